@@ -76,7 +76,8 @@ enum {
 
 enum {
 	LORG_ARENA_OFFERS = 128,    /* arenas ready for new families */
-	LORG_CHANNELS = 16384,	    /* power of two */
+	LORG_CHANNEL_SHIFT = 14,    /* a channel in events: place | generation << LORG_CHANNEL_SHIFT */
+	LORG_CHANNELS = 1 << LORG_CHANNEL_SHIFT,
 	LORG_IMAGES = 4096,	    /* images alive at once in one arena */
 	LORG_SESSIONS = 128,	    /* slots; a table, not bits of a word */
 	LORG_FUNCTIONS = 65536,	    /* power of two; instrumented functions by address */
@@ -144,7 +145,9 @@ struct lorg_offer {
 
 /*
  * One direction of one kernel object that carries messages. key is taken with
- * a CAS from 0; a full table gives channel 0, which numbers nothing.
+ * a CAS from 0. Where the table is full, the place of an object that has not
+ * been used for some seconds goes to the new one, with the next generation;
+ * if there is none, the channel is 0, which numbers nothing.
  */
 struct lorg_channel {
 	uint64_t key;	       /* atomic; lorg_channel_key() */
@@ -156,7 +159,8 @@ struct lorg_channel {
 	uint32_t alias;	       /* atomic; the channel that this key really means (socketpair), 0: itself */
 	uint64_t received_offset; /* atomic; bytes taken out so far by traced programs */
 	uint64_t received_count;  /* atomic; messages taken out */
-	uint32_t reserved[2];
+	uint32_t generation;	  /* atomic; times the place was given to another object */
+	uint32_t last_use;	  /* tick / 2^30 */
 };
 
 /*
@@ -217,7 +221,7 @@ struct lorg_arena {
 	uint32_t settings_generation; /* atomic; changes when any setting does */
 	uint32_t detached;	      /* atomic; 1: forward only from now on */
 	uint32_t collector_epoch;     /* atomic; a restarted collector adds one */
-	uint32_t reserved;
+	uint32_t seccomp_filters;     /* that the collector is under, and whoever it starts inherits; 0: none or not known */
 	uint64_t heartbeat_ns;	      /* atomic; CLOCK_MONOTONIC of the last poll */
 
 	/* Written by the programs. */

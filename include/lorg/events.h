@@ -105,7 +105,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 /* ---- messages ---------------------------------------------------------- */
 
 /*
- * object: the descriptor, or 2^31 + msqid, or a runtime's queue. channel: index in the node's table, 0 unknown;
+ * object: the descriptor, or 2^31 + msqid, or a runtime's queue. channel: of the node's table (abi.h), 0 unknown;
  * offset: of its first byte in the channel; of datagrams and queues: number of the message * LORG_MESSAGE_DISTANCE.
  * bytes: moved; requested: asked for. address: sockaddr of the peer where the call names it. waited: 1 when the call could block and blocked. cause in SIGNAL_RECEIVED: si_code.
  */

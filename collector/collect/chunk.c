@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * chunk.c: see chunk.h. Most chunks hold compact events and nothing else:
+ * compact_run() passes over them at about two ns each and moves nothing.
+ */
+#include "collector/collect/chunk.h"
+
+#include <string.h>
+
+#include "collector/event/event.h"
+
+/* One pass over the copy. Events move down over what is dropped. */
+struct pass {
+	uint8_t *packet;
+	uint32_t from, to; /* offsets: next to read, next to write; to <= from */
+	uint32_t end;	   /* of what was copied */
+	uint64_t tick;	   /* of the event before, as read: compact stamps continue it */
+	uint64_t kept_tick; /* of the last event kept */
+	uint64_t earliest;
+	uint32_t padding; /* bytes at the end of the last event kept that are none of its fields */
+	struct chunk_bounds bounds;
+	int one_by_one; /* a stamp that cannot be stands ahead: no more runs */
+	struct chunk_summary *summary;
+};
+
+/* Bytes of a compact event by id, word included; 0: none. And how many of them pad it to a multiple of eight. */
+static uint8_t compact_lengths[32], compact_padding[32];
+
+__attribute__((constructor)) static void fill_compact_lengths(void)
+{
+	for (uint32_t id = 1; id <= LORG_EVENT_COMPACT_LAST; id++) {
+		const struct event_description *description = event_description(id);
+		if (!description)
+			continue;
+		compact_lengths[id] = (uint8_t)((4 + description->size + 7) & ~7u);
+		compact_padding[id] = (uint8_t)(compact_lengths[id] - 4 - description->size);
+	}
+}
+
+static uint32_t load32(const uint8_t *at)
+{
+	uint32_t word;
+	memcpy(&word, at, sizeof word);
+	return word;
+}
+
+static void keep(struct pass *pass, uint32_t length)
+{
+	if (pass->to != pass->from)
+		memmove(pass->packet + pass->to, pass->packet + pass->from, length);
+	pass->to += length;
+	pass->from += length;
+	pass->summary->events++;
+}
+
+/* Compact events as long as they come one after the other and nothing was dropped before them. */
+static void compact_run(struct pass *pass)
+{
+	const uint8_t *packet = pass->packet;
+	uint32_t at = pass->from;
+	uint64_t tick = pass->tick, events = 0;
+	uint32_t last = 0;
+	while (at < pass->end) {
+		uint32_t word = load32(packet + at);
+		uint32_t length = compact_lengths[word & 31];
+		if (!length || length > pass->end - at)
+			break;
+		last = word & 31;
+		tick += ((word >> 5) - (uint32_t)tick) & LORG_TICK_MASK;
+		at += length;
+		events++;
+	}
+	if (tick > pass->bounds.latest) {
+		pass->one_by_one = 1;
+		return;
+	}
+	uint32_t length = at - pass->from;
+	if (pass->to != pass->from)
+		memmove(pass->packet + pass->to, pass->packet + pass->from, length);
+	pass->from = at;
+	pass->to += length;
+	pass->tick = pass->kept_tick = tick;
+	pass->summary->events += events;
+	if (!events)
+		return;
+	pass->padding = compact_padding[last];
+	pass->summary->ends_in_exec = 0;
+}
+
+static void drop(struct pass *pass, uint32_t length)
+{
+	pass->from += length;
+}
+
+/* All that follows is lost: where the next event begins is not known. */
+static void cut(struct pass *pass)
+{
+	pass->summary->cut += pass->end - pass->from;
+	pass->from = pass->end;
+}
+
+/* Bytes of head and fields, as the fields announce them. */
+static uint64_t exact_length(const struct event_view *view)
+{
+	const struct event_description *description = view->description;
+	uint64_t length = sizeof(struct lorg_extended) + description->size;
+	for (unsigned i = 0; i < description->field_count; i++) {
+		const struct event_field *field = &description->field[i];
+		if (field->kind == FIELD_TEXT || field->kind == FIELD_BLOB)
+			length += load32(view->fields + field->offset);
+	}
+	return length;
+}
+
+/* What the fields announce is the event's length: what readers of the metadata rely on. */
+static int is_exact(const struct event_view *view)
+{
+	return ((exact_length(view) + 7) & ~(uint64_t)7) == view->length;
+}
+
+/* A compact event after a dropped one: its stamp may be too far from the last one kept, then it is written out. */
+static void keep_compact(struct pass *pass, const struct event_view *view)
+{
+	uint32_t fields = view->description->size;
+	uint32_t extended = (uint32_t)((sizeof(struct lorg_extended) + fields + 7) & ~7u);
+	pass->padding = compact_padding[view->id];
+	if (view->tick - pass->kept_tick <= LORG_TICK_MASK) {
+		keep(pass, view->length);
+	} else if (extended <= pass->from + view->length - pass->to) {
+		struct lorg_extended head = {LORG_EVENT_EXTENDED, (uint16_t)view->id, (uint16_t)extended, view->tick};
+		uint8_t copy[64] = {0};
+		memcpy(copy, view->fields, fields);
+		memcpy(pass->packet + pass->to, &head, sizeof head);
+		memcpy(pass->packet + pass->to + sizeof head, copy, extended - sizeof head);
+		pass->padding = extended - (uint32_t)sizeof head - fields;
+		pass->to += extended;
+		pass->from += view->length;
+		pass->summary->events++;
+	} else {
+		pass->summary->corrected++; /* no room for the full stamp: it is one or more wraps early */
+		keep(pass, view->length);
+		pass->kept_tick += (view->tick - pass->kept_tick) & LORG_TICK_MASK;
+		return;
+	}
+	pass->kept_tick = view->tick;
+}
+
+static void keep_extended(struct pass *pass, const struct event_view *view)
+{
+	struct chunk_summary *summary = pass->summary;
+	uint64_t tick = view->tick;
+	if (tick < pass->kept_tick || tick > pass->bounds.latest) {
+		tick = pass->kept_tick;
+		memcpy(pass->packet + pass->from + offsetof(struct lorg_extended, tick), &tick, sizeof tick);
+		summary->corrected++;
+	}
+	uint64_t effective = view->effective < tick ? view->effective : tick;
+	if (effective < pass->bounds.oldest)
+		effective = pass->bounds.oldest;
+	if (effective < pass->earliest)
+		pass->earliest = effective;
+	summary->ends_in_exec = view->id == LORG_EVENT_EXEC;
+	summary->gaps += view->id == LORG_EVENT_GAP;
+	if (view->id == LORG_EVENT_EXIT) {
+		EVENT_FIELDS(view, EXIT, fields);
+		if (fields.program)
+			summary->has_program_exit = 1;
+		summary->has_exit = 1;
+	}
+	pass->padding = view->length - (uint32_t)exact_length(view);
+	keep(pass, view->length);
+	pass->tick = pass->kept_tick = tick;
+}
+
+/* A filler tells the time of what was reserved, if it came to that; what follows continues from there. */
+static void drop_filler(struct pass *pass, uint32_t length)
+{
+	uint64_t tick = 0;
+	if (length >= sizeof(struct lorg_extended))
+		memcpy(&tick, pass->packet + pass->from + offsetof(struct lorg_extended, tick), sizeof tick);
+	if (tick > pass->tick && tick <= pass->bounds.latest)
+		pass->tick = tick;
+	pass->summary->dropped++;
+	drop(pass, length);
+}
+
+static void one_event(struct pass *pass)
+{
+	struct event_view view;
+	uint8_t *at = pass->packet + pass->from;
+	switch (event_decode(at, pass->end - pass->from, pass->tick, &view)) {
+	case EVENT_OK:
+		if ((load32(at) & 31) == LORG_EVENT_EXTENDED) {
+			if (!is_exact(&view)) {
+				cut(pass);
+				return;
+			}
+			keep_extended(pass, &view);
+			return;
+		}
+		if (view.tick > pass->bounds.latest) {
+			cut(pass);
+			return;
+		}
+		pass->tick = view.tick;
+		keep_compact(pass, &view);
+		pass->summary->ends_in_exec = 0;
+		return;
+	case EVENT_FILLER:
+		drop_filler(pass, view.length);
+		return;
+	case EVENT_HOLE:
+		pass->summary->dropped++;
+		drop(pass, 8);
+		return;
+	case EVENT_UNKNOWN:
+		pass->summary->unknown++;
+		drop(pass, view.length);
+		return;
+	case EVENT_BAD:
+		break;
+	}
+	cut(pass);
+}
+
+static enum chunk_state check_head(const struct lorg_packet *head, uint32_t position)
+{
+	if (position == 0)
+		return CHUNK_EMPTY;
+	if (position < LORG_PACKET_HEAD || position > LORG_CHUNK_SIZE || position % 8 != 0 || head->magic != LORG_PACKET_MAGIC)
+		return CHUNK_DAMAGED;
+	return CHUNK_PACKET;
+}
+
+static void finish_head(struct lorg_packet *head, const struct pass *pass)
+{
+	head->end = pass->kept_tick;
+	head->earliest = pass->earliest;
+	/* Readers of CTF take what is within the content for one more event: it ends before the last one's padding. */
+	head->content_bits = (uint64_t)(pass->to - pass->padding) * 8;
+	head->packet_bits = (uint64_t)pass->to * 8;
+	head->last = 0;
+	head->position = 0;
+	head->process_index = 0;
+	head->chunk_index = 0;
+	head->reserved = 0;
+}
+
+void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_t *out, struct chunk_summary *summary)
+{
+	const struct lorg_packet *shared = (const struct lorg_packet *)chunk;
+	struct lorg_packet *head = (struct lorg_packet *)out;
+	memset(summary, 0, sizeof *summary);
+	/* Acquire: pairs with the commit of each event below it. Read once: what bounds the copy does not change. */
+	uint32_t position = __atomic_load_n(&shared->position, __ATOMIC_ACQUIRE);
+	uint32_t used = position < LORG_PACKET_HEAD ? LORG_PACKET_HEAD : position > LORG_CHUNK_SIZE ? LORG_CHUNK_SIZE : position;
+	memcpy(out, chunk, used);
+	summary->copied = used;
+	summary->state = check_head(head, position);
+	if (summary->state != CHUNK_PACKET)
+		return;
+	summary->discarded = head->events_discarded;
+	if (head->begin < bounds.oldest || head->begin > bounds.latest) {
+		head->begin = head->begin > bounds.latest ? bounds.latest : bounds.oldest;
+		summary->corrected++;
+	}
+	struct pass pass = {
+		.packet = out,
+		.from = LORG_PACKET_HEAD,
+		.to = LORG_PACKET_HEAD,
+		.end = used,
+		.tick = head->begin,
+		.kept_tick = head->begin,
+		.earliest = UINT64_MAX,
+		.bounds = bounds,
+		.summary = summary,
+	};
+	while (pass.from < pass.end) {
+		/* A stamp that continues a dropped one cannot be passed over. */
+		if (pass.tick == pass.kept_tick && !pass.one_by_one)
+			compact_run(&pass);
+		if (pass.from < pass.end)
+			one_event(&pass);
+	}
+	/* Compact events tell of their own moment: none is earlier than the packet's begin. */
+	if (pass.earliest > head->begin)
+		pass.earliest = head->begin;
+	summary->length = pass.to;
+	finish_head(head, &pass);
+}

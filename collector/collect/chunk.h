@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * chunk.h: makes a CTF packet of a chunk that a program filled, or may be
+ * scribbling on. Pure functions: they allocate nothing, know no arena, and
+ * give the same result for the same bytes. The one place where memory of a
+ * program is parsed.
+ */
+#ifndef LORG_COLLECT_CHUNK_H
+#define LORG_COLLECT_CHUNK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <lorg/abi.h>
+
+/* Stamps that can be true. */
+struct chunk_bounds {
+	uint64_t oldest; /* tick; the trace's base */
+	uint64_t latest; /* tick; a moment after the copy was made */
+};
+
+enum chunk_state {
+	CHUNK_PACKET,  /* a packet, maybe without events */
+	CHUNK_EMPTY,   /* taken, its head not yet written */
+	CHUNK_DAMAGED, /* not even a head that can be true */
+};
+
+struct chunk_summary {
+	enum chunk_state state;
+	uint32_t copied;   /* bytes that the program used of the chunk, as far as its head says */
+	uint32_t length;   /* bytes of the packet, head included; a multiple of 8 */
+	uint64_t events;   /* kept */
+	uint32_t dropped;  /* reserved and never committed: holes and fillers; expected after a sudden death */
+	uint32_t unknown;  /* ids that this version does not know, dropped */
+	uint32_t cut;	   /* bytes behind an event that cannot be: dropped */
+	uint32_t corrected; /* stamps that could not be true */
+	uint64_t discarded; /* lost before it, as its head says */
+	uint32_t gaps;	    /* GAP events */
+	uint8_t has_exit;	  /* an EXIT of the process itself */
+	uint8_t has_program_exit; /* an EXIT of the whole program */
+	uint8_t ends_in_exec;	  /* its last event is EXEC */
+};
+
+/*
+ * Copies the used part of a chunk to `out` (LORG_CHUNK_SIZE bytes, aligned to 8) and makes a packet of it: holes,
+ * fillers and what cannot be are dropped, the head's end, content, packet size and earliest are set, its
+ * discarded count is left as the program gave it and repeated in the summary. Identity (image, pid, tid, birth,
+ * stream) is the caller's to check.
+ */
+void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_t *out, struct chunk_summary *summary);
+
+#endif

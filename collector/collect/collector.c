@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/* collector.c: see collector.h. */
+#include "collector/collect/collector.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "collector/collect/clock.h"
+#include "collector/collect/door.h"
+#include "collector/collect/family.h"
+#include "collector/collect/offers.h"
+#include "hook_names.h"
+
+/* The pace: how long to wait between passes. It follows what the last pass found. */
+enum {
+	PACE_FASTEST_NS = 200000,
+	PACE_FIRST_NS = 1000000,
+	PACE_BUSY_CHUNKS = 32,	/* this many in one pass: no waiting at all */
+	PACE_SOME_CHUNKS = 2,
+};
+static const uint64_t PACE_ACTIVE_LIMIT_NS = 10000000; /* in the second after anything happened */
+static const uint64_t PACE_IDLE_LIMIT_NS = 50000000;
+static const uint64_t ACTIVE_NS = 1000000000;
+static const uint64_t CHECK_STEP_NS = 1000000000;
+static const uint64_t CLOCK_STEP_NS = 10000000000;
+
+/* From the end of the program on, one that has claimed an arena gets so long to show up. */
+static const uint64_t ARRIVAL_LIMIT_NS = 1000000000;
+
+struct collector {
+	struct family_context context;
+	struct arena_settings arena_settings;
+	struct offers offers;
+	struct door *door;
+	uint8_t gates[LORG_HOOKS];
+	uint8_t token[16];
+	char environment[512];
+	struct family **families;
+	uint32_t family_count, family_room;
+	int detached;
+	uint64_t pace_ns, active_ns, check_ns, clock_ns;
+};
+
+/* ---- set-up ------------------------------------------------------------ */
+
+/* A hook is entered for the kinds that both the session and its row ask for. */
+static void set_gates(struct collector *collector, uint32_t mask)
+{
+	for (uint32_t i = 0; i < hook_name_count; i++)
+		if (hook_names[i].id < LORG_HOOKS)
+			collector->gates[hook_names[i].id] = (uint8_t)(mask & hook_names[i].gate_mask);
+}
+
+static void set_arena_settings(struct collector *collector, const struct collector_settings *settings)
+{
+	struct arena_settings *arena = &collector->arena_settings;
+	random_bytes(arena->trace_uuid, sizeof arena->trace_uuid);
+	gethostname(arena->node_name, sizeof arena->node_name - 1);
+	arena->overflow = settings->overflow;
+	arena->message_length = settings->message_length;
+	arena->block_limit_ns = settings->block_limit_ns;
+	arena->gate_mask = settings->gate_mask;
+	snprintf(arena->session_name, sizeof arena->session_name, "%s", settings->session);
+	set_gates(collector, settings->gate_mask);
+	arena->gates = collector->gates;
+}
+
+static int claim(void *context, struct lorg_offer *offer)
+{
+	struct collector *collector = context;
+	return offers_claim(&collector->offers, offer);
+}
+
+static void write_hex(char *to, const uint8_t *bytes, unsigned length)
+{
+	for (unsigned i = 0; i < length; i++)
+		snprintf(to + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static void set_environment(struct collector *collector)
+{
+	char token[33];
+	write_hex(token, collector->token, sizeof collector->token);
+	snprintf(collector->environment, sizeof collector->environment, "%s=%d:%d:%d:%llu:%s:%032d:%s", LORG_ENVIRONMENT,
+		 LORG_ABI_MAJOR, getpid(), collector->offers.node.descriptor, (unsigned long long)collector->offers.node.size, token, 0,
+		 collector->door ? door_path(collector->door) : "");
+}
+
+static void add_to_epoll(const struct family_context *context, int descriptor)
+{
+	struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = NULL}};
+	epoll_ctl(context->epoll, EPOLL_CTL_ADD, descriptor, &event);
+}
+
+static int open_store(struct collector *collector, const struct collector_settings *settings, const char **why)
+{
+	struct family_context *context = &collector->context;
+	struct store_settings store = {.path = settings->output, .clock = context->clock, .open_files = settings->open_files};
+	memcpy(store.trace_uuid, collector->arena_settings.trace_uuid, sizeof store.trace_uuid);
+	memcpy(store.node_name, collector->arena_settings.node_name, sizeof store.node_name);
+	context->store = store_create(&store, why);
+	context->notes.store = context->store;
+	context->notes.clock = &context->clock;
+	return context->store ? 0 : -1;
+}
+
+static int open_memory(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	context->overflow = collector->arena_settings.overflow;
+	context->arena_settings = &collector->arena_settings;
+	context->copy = aligned_alloc(4096, LORG_CHUNK_SIZE);
+	context->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (!context->copy || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings))
+		return -1;
+	random_bytes(collector->token, sizeof collector->token);
+	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, collector);
+	if (collector->door)
+		add_to_epoll(context, door_descriptor(collector->door));
+	set_environment(collector);
+	return 0;
+}
+
+static void free_collector(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	int error = errno;
+	for (uint32_t i = 0; i < collector->family_count; i++)
+		family_free(collector->families[i]);
+	free(collector->families);
+	successors_free(context);
+	door_close(collector->door);
+	offers_close(&collector->offers);
+	store_free(context->store);
+	if (context->epoll >= 0)
+		close(context->epoll);
+	free(context->copy);
+	free(context->full);
+	free(collector);
+	errno = error;
+}
+
+struct collector *collector_open(const struct collector_settings *settings, const char **what, const char **why)
+{
+	struct collector *collector = calloc(1, sizeof *collector);
+	*what = settings->output;
+	*why = NULL;
+	if (!collector)
+		return NULL;
+	struct family_context *context = &collector->context;
+	context->epoll = collector->offers.node.descriptor = -1;
+	clock_begin(&context->clock);
+	set_arena_settings(collector, settings);
+	clock_refine(&context->clock);
+	collector->arena_settings.clock = context->clock;
+	if (open_memory(collector)) {
+		*what = "no shared memory for the programs";
+		free_collector(collector);
+		return NULL;
+	}
+	if (open_store(collector, settings, why)) {
+		free_collector(collector);
+		return NULL;
+	}
+	notes_clock(&context->notes);
+	notes_session(&context->notes, &collector->arena_settings, settings->options);
+	notes_hooks(&context->notes);
+	uint64_t now_ns = clock_monotonic_ns();
+	collector->pace_ns = PACE_FIRST_NS;
+	collector->active_ns = collector->check_ns = collector->clock_ns = now_ns;
+	return collector;
+}
+
+const char *collector_environment(const struct collector *collector)
+{
+	return collector->environment;
+}
+
+void collector_not_traced(struct collector *collector, uint32_t pid, const char *what, const char *why)
+{
+	collector->context.notes.coverage.not_traced++;
+	notes_gap(&collector->context.notes, 1, pid, what, why);
+}
+
+void collector_child_started(struct collector *collector, pid_t pid)
+{
+	collector->context.child = pid;
+}
+
+void collector_child_ended(struct collector *collector, int status)
+{
+	collector->context.child_ending = (struct ending){1, status};
+}
+
+int collector_descriptor(const struct collector *collector)
+{
+	return collector->context.epoll;
+}
+
+/* ---- the pass ---------------------------------------------------------- */
+
+static void add_family(struct collector *collector, const struct offered *claimed)
+{
+	if (collector->family_count == collector->family_room) {
+		uint32_t room = collector->family_room ? collector->family_room * 2 : 16;
+		struct family **families = realloc(collector->families, room * sizeof(struct family *));
+		if (!families) {
+			struct memory memory = claimed->memory;
+			memory_free(&memory); /* its program records for itself */
+			return;
+		}
+		collector->families = families;
+		collector->family_room = room;
+	}
+	struct family *family = family_create(&collector->context, claimed->memory, &collector->offers.layout, claimed->id);
+	if (!family)
+		return;
+	collector->families[collector->family_count++] = family;
+	if (collector->detached)
+		family_detach(family);
+}
+
+static void take_claimed(struct collector *collector, uint64_t now_ns)
+{
+	struct offered claimed;
+	uint32_t count = 0;
+	while (offers_next_claimed(&collector->offers, &claimed)) {
+		add_family(collector, &claimed);
+		count++;
+	}
+	collector->context.changes += count;
+	if (!collector->detached)
+		offers_refill(&collector->offers, count, now_ns);
+}
+
+/* Marks the images whose pidfd is readable. None is freed while there are events left. */
+static void take_events(struct collector *collector)
+{
+	struct epoll_event events[64];
+	int count;
+	do {
+		count = epoll_wait(collector->context.epoll, events, sizeof events / sizeof *events, 0);
+		for (int i = 0; i < count; i++) {
+			struct image *image = events[i].data.ptr;
+			if (!image)
+				continue;
+			image->dead = 1;
+			/* It stays readable: once is enough. */
+			epoll_ctl(collector->context.epoll, EPOLL_CTL_DEL, image->pidfd, NULL);
+		}
+	} while (count == (int)(sizeof events / sizeof *events));
+}
+
+static void pass_families(struct collector *collector, uint64_t now_ns)
+{
+	for (uint32_t i = 0; i < collector->family_count;) {
+		struct family *family = collector->families[i];
+		if (family_pass(family, now_ns)) {
+			i++;
+			continue;
+		}
+		collector->families[i] = collector->families[--collector->family_count];
+		family_free(family);
+		collector->context.changes++;
+	}
+}
+
+static uint64_t next_pace(struct collector *collector, uint64_t now_ns)
+{
+	const struct family_context *context = &collector->context;
+	uint64_t pace = collector->pace_ns;
+	if (context->chunks_moved || context->changes)
+		collector->active_ns = now_ns;
+	uint64_t limit = now_ns - collector->active_ns < ACTIVE_NS ? PACE_ACTIVE_LIMIT_NS : PACE_IDLE_LIMIT_NS;
+	if (context->chunks_moved >= PACE_BUSY_CHUNKS) {
+		collector->pace_ns = PACE_FASTEST_NS;
+		return 0;
+	}
+	if (context->chunks_moved >= PACE_SOME_CHUNKS || context->changes)
+		pace /= 2;
+	else if (!context->chunks_moved)
+		pace += pace / 2;
+	collector->pace_ns = pace < PACE_FASTEST_NS ? PACE_FASTEST_NS : pace > limit ? limit : pace;
+	return collector->pace_ns;
+}
+
+static void now_and_then(struct collector *collector, uint64_t now_ns)
+{
+	if (now_ns - collector->check_ns >= CHECK_STEP_NS) {
+		collector->check_ns = now_ns;
+		store_check(collector->context.store);
+	}
+	if (now_ns - collector->clock_ns >= CLOCK_STEP_NS) {
+		/* Readers use the last one; the programs keep the first: they only compare ticks. */
+		collector->clock_ns = now_ns;
+		clock_refine(&collector->context.clock);
+		notes_clock(&collector->context.notes);
+	}
+}
+
+uint64_t collector_pass(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	uint64_t now_ns = clock_monotonic_ns();
+	context->chunks_moved = context->changes = 0;
+	take_events(collector);
+	if (collector->door)
+		door_pass(collector->door);
+	take_claimed(collector, now_ns);
+	pass_families(collector, now_ns);
+	successors_pass(context, now_ns, 0);
+	now_and_then(collector, now_ns);
+	if (store_failure(context->store, NULL))
+		collector_detach(collector);
+	return next_pace(collector, now_ns);
+}
+
+uint32_t collector_programs(const struct collector *collector)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < collector->family_count; i++)
+		count += collector->families[i]->image_count;
+	return count;
+}
+
+int collector_attached(const struct collector *collector)
+{
+	uint64_t now_ns = clock_monotonic_ns();
+	for (uint32_t i = 0; i < collector->family_count; i++) {
+		const struct family *family = collector->families[i];
+		if (family->attached || now_ns - family->claimed_ns < ARRIVAL_LIMIT_NS)
+			return 1;
+	}
+	return successors_expected(&collector->context, now_ns) != 0;
+}
+
+/* ---- the end ----------------------------------------------------------- */
+
+void collector_detach(struct collector *collector)
+{
+	if (collector->detached)
+		return;
+	collector->detached = 1;
+	offers_withdraw(&collector->offers);
+	for (uint32_t i = 0; i < collector->family_count; i++)
+		family_detach(collector->families[i]);
+}
+
+int collector_failure(const struct collector *collector, const char **what)
+{
+	return store_failure(collector->context.store, what);
+}
+
+static void take_rest(struct collector *collector)
+{
+	/* Events that were begun before the gates were closed are ready by now. */
+	const struct timespec moment = {0, 2000000};
+	struct offered claimed;
+	while (offers_next_claimed(&collector->offers, &claimed))
+		add_family(collector, &claimed);
+	if (!collector->family_count)
+		return;
+	nanosleep(&moment, NULL);
+	for (uint32_t i = 0; i < collector->family_count; i++)
+		family_take_rest(collector->families[i]);
+}
+
+void collector_close(struct collector *collector, char *line, unsigned size)
+{
+	struct family_context *context = &collector->context;
+	char coverage[512];
+	collector_detach(collector);
+	take_rest(collector);
+	successors_pass(context, clock_monotonic_ns(), 1);
+	clock_refine(&context->clock);
+	notes_coverage_line(&context->notes, coverage, sizeof coverage);
+	notes_mark(&context->notes, coverage);
+	notes_clock(&context->notes);
+	notes_end(&context->notes);
+	store_finish(context->store, &context->clock);
+	if (line)
+		snprintf(line, size, "%s", coverage);
+	free_collector(collector);
+}
+
+struct collector_holdings collector_holdings(const struct collector *collector)
+{
+	struct store_totals totals = store_totals(collector->context.store);
+	return (struct collector_holdings){collector->family_count, collector_programs(collector), collector->offers.ready,
+					   totals.lanes, totals.open_files};
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * collector.h: a private collector: shared memory for programs on one side, a
+ * trace directory on the other. Single-threaded; prints nothing; the caller
+ * drives it:
+ *
+ *     collector_open
+ *     start the program with collector_environment
+ *     repeat: collector_pass, wait for collector_descriptor or as long as it says
+ *     collector_close
+ */
+#ifndef LORG_COLLECT_COLLECTOR_H
+#define LORG_COLLECT_COLLECTOR_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <lorg/abi.h>
+
+#include "collector/collect/notes.h"
+
+struct collector;
+
+struct collector_settings {
+	const char *output;	 /* the trace directory */
+	const char *session;	 /* its name */
+	const char *options;	 /* as the user gave them, for the trace */
+	enum lorg_overflow overflow;
+	uint64_t block_limit_ns;
+	uint32_t message_length; /* bytes */
+	uint32_t gate_mask;	 /* enum lorg_gate bits */
+	unsigned open_files;	 /* stream files open at once */
+};
+
+/* NULL on failure: *what and *why (constant text, or errno's when NULL with errno set) say what. */
+struct collector *collector_open(const struct collector_settings *settings, const char **what, const char **why);
+
+/* "LORG=...", for the programs; the collector's memory. */
+const char *collector_environment(const struct collector *collector);
+
+/* A program that is not traced. */
+void collector_not_traced(struct collector *collector, uint32_t pid, const char *what, const char *why);
+
+/* The program that this process started, so that its end is known; status as wait(2) has it. */
+void collector_child_started(struct collector *collector, pid_t pid);
+void collector_child_ended(struct collector *collector, int status);
+
+/* Becomes readable when there is something to do. */
+int collector_descriptor(const struct collector *collector);
+
+/* Does what there is to do. Returns ns until it wants to be called again. */
+uint64_t collector_pass(struct collector *collector);
+
+/* True while programs are attached, or may be about to. */
+int collector_attached(const struct collector *collector);
+/* Number of programs that are known to be attached. */
+uint32_t collector_programs(const struct collector *collector);
+
+/* Ends the recording: programs go on, and forward only. */
+void collector_detach(struct collector *collector);
+
+/* errno that ended the writing of the trace, 0: none; *what says what failed. */
+int collector_failure(const struct collector *collector, const char **what);
+
+/* Takes what is left, writes the coverage line (also to `line`, if not NULL) and ends. */
+void collector_close(struct collector *collector, char *line, unsigned size);
+
+/* What the collector holds just now; for tests of what it gives back. */
+struct collector_holdings {
+	uint32_t families, images, offers, lanes, open_files;
+};
+struct collector_holdings collector_holdings(const struct collector *collector);
+
+#endif

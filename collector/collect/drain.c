@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * drain.c: moves chunks from the arena to the trace.
+ *
+ * A process's chunks are written in the order of their sequence. A scan may
+ * see a late chunk and miss an early one that became full behind its back;
+ * so a chunk that is not the next one waits for the scan after: that one sees
+ * all that were full before.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/collect/chunk.h"
+#include "collector/collect/clock.h"
+#include "collector/collect/family.h"
+
+/* A chunk that may be taken. */
+struct full_chunk {
+	uint64_t sequence;
+	uint32_t process, chunk;
+};
+
+static int by_process_and_sequence(const void *left, const void *right)
+{
+	const struct full_chunk *a = left, *b = right;
+	if (a->process != b->process)
+		return a->process < b->process ? -1 : 1;
+	if (a->sequence != b->sequence)
+		return a->sequence < b->sequence ? -1 : 1;
+	return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
+}
+
+static int add_full(struct family_context *context, uint32_t *count, const struct full_chunk *full)
+{
+	if (*count == context->full_room) {
+		uint32_t room = context->full_room ? context->full_room * 2 : 256;
+		struct full_chunk *grown = realloc(context->full, room * sizeof *grown);
+		if (!grown)
+			return -1; /* the rest waits for the next pass */
+		context->full = grown;
+		context->full_room = room;
+	}
+	context->full[(*count)++] = *full;
+	return 0;
+}
+
+static int is_over(struct family *family, uint32_t process_index)
+{
+	if (family->final)
+		return 1;
+	const struct process *process = process_of(family, process_index);
+	return process && process->over;
+}
+
+static void release_chunk(struct family *family, uint32_t chunk, uint32_t used)
+{
+	struct lorg_arena *arena = family_arena(family);
+	memset(family_chunk(family, chunk), 0, used);
+	family->waiting[chunk] = 0;
+	/* Release: pairs with the acquiring CAS of the next owner, who finds the chunk all zero. */
+	__atomic_store_n(family_control(family, chunk), 0, __ATOMIC_RELEASE);
+	/* Lowest first: what is warm is used again. */
+	if (chunk < __atomic_load_n(&arena->chunk_hint, __ATOMIC_RELAXED))
+		__atomic_store_n(&arena->chunk_hint, chunk, __ATOMIC_RELAXED);
+}
+
+/* What may be taken now, sorted. */
+static uint32_t find_full(struct family *family)
+{
+	struct family_context *context = family->context;
+	uint32_t used = family_chunks_used(family), count = 0;
+	int keep = context->overflow == LORG_OVERFLOW_OVERWRITE;
+	for (uint32_t chunk = 0; chunk < used; chunk++) {
+		/* Acquire: pairs with the owner's release store of FULL. */
+		uint64_t word = __atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE);
+		uint32_t process = lorg_chunk_word_process(word);
+		switch (lorg_chunk_word_state(word)) {
+		case LORG_CHUNK_FULL:
+			if (keep && !is_over(family, process))
+				continue;
+			break;
+		case LORG_CHUNK_FILLING:
+			if (!is_over(family, process))
+				continue;
+			break;
+		case LORG_CHUNK_SCRATCH:
+			if (!family->final && is_over(family, process))
+				release_chunk(family, chunk, LORG_CHUNK_SIZE);
+			continue;
+		case LORG_CHUNK_FREE:
+		case LORG_CHUNK_SLAB:
+		default:
+			continue;
+		}
+		const struct lorg_packet *head = (const struct lorg_packet *)family_chunk(family, chunk);
+		const struct full_chunk full = {__atomic_load_n(&head->sequence, __ATOMIC_RELAXED), process, chunk};
+		if (add_full(context, &count, &full))
+			break;
+	}
+	if (count > 1)
+		qsort(context->full, count, sizeof *context->full, by_process_and_sequence);
+	return count;
+}
+
+static void note_summary(struct family *family, struct process *process, const struct chunk_summary *summary)
+{
+	struct coverage *coverage = &family->context->notes.coverage;
+	coverage->events += summary->events;
+	coverage->lost += summary->discarded;
+	coverage->gaps += summary->gaps;
+	if (summary->cut || summary->corrected) {
+		coverage->damaged++;
+		family->damaged++;
+	}
+	if (summary->unknown)
+		notes_gap(&family->context->notes, summary->unknown, process && process->image ? (uint32_t)process->image->pid : 0,
+			  "events", "of a kind that this version does not know");
+	if (!process)
+		return;
+	process->told += summary->discarded;
+	process->in_exec = summary->ends_in_exec;
+	process->has_exit |= summary->has_exit;
+	if (summary->has_program_exit && process->image)
+		process->image->has_program_exit = 1;
+}
+
+/* A chunk whose owner is not to be found: the program has overwritten its entry. The head says who it was. */
+static struct lane *stray_head(struct family *family, struct lorg_packet *head)
+{
+	const struct image *image = image_with_id(family, head->image);
+	family->damaged++;
+	head->pid = image ? (uint32_t)image->pid : 0;
+	head->tid = 0;
+	return store_take_lane(family->context->store, head->begin);
+}
+
+static void write_packet(struct family *family, struct process *process, struct lorg_packet *head,
+			 const struct chunk_summary *summary)
+{
+	struct store *store = family->context->store;
+	struct lane *lane;
+	if (!summary->events && !summary->discarded)
+		return;
+	if (process) {
+		process_head(process, head);
+		lane = process_lane(family, process, head->begin);
+	} else {
+		lane = stray_head(family, head);
+	}
+	if (!lane)
+		return;
+	/* A failure is the store's to tell. */
+	if (store_append(store, lane, head, summary->length) == 0)
+		note_summary(family, process, summary);
+	if (!process)
+		store_release_lane(store, lane);
+}
+
+static void take(struct family *family, struct process *process, uint32_t chunk)
+{
+	struct family_context *context = family->context;
+	struct chunk_summary summary;
+	struct lorg_packet *head = (struct lorg_packet *)context->copy;
+	const struct chunk_bounds bounds = {
+		context->clock.base_tick,
+		clock_tick(&context->clock) + context->clock.frequency, /* a second ahead: counters of CPUs may differ */
+	};
+	collect_chunk_copy(family_chunk(family, chunk), bounds, context->copy, &summary);
+	if (summary.state == CHUNK_PACKET) {
+		if (process)
+			process->next_sequence = head->sequence + 1; /* before it becomes the lane's */
+		write_packet(family, process, head, &summary);
+	} else if (summary.state == CHUNK_DAMAGED) {
+		family->damaged++;
+	}
+	context->chunks_moved++;
+	/* At the end nobody is left to use it again, or somebody may still be in the middle of it. */
+	if (!family->final)
+		release_chunk(family, chunk, summary.state == CHUNK_PACKET ? summary.copied : LORG_CHUNK_SIZE);
+}
+
+void drain_pass(struct family *family)
+{
+	struct family_context *context = family->context;
+	uint32_t count = find_full(family);
+	uint32_t held = UINT32_MAX; /* the process of which a chunk waits: all its later ones do, too */
+	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
+		const struct full_chunk full = context->full[i];
+		struct process *process = process_of(family, full.process);
+		int in_order = !process || process->over || family->final || full.sequence == process->next_sequence;
+		if (!in_order && (full.process == held || !family->waiting[full.chunk])) {
+			family->waiting[full.chunk] = 1;
+			held = full.process;
+			context->chunks_moved++; /* the next pass is to come soon */
+			continue;
+		}
+		take(family, process, full.chunk);
+	}
+}

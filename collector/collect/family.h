@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * family.h: one arena, and the images and processes that write to it: those of
+ * one program between exec and exec, and its fork children.
+ *
+ * The collector's own view. Shared memory is read through here only, and
+ * nothing that is read from it is believed: indices are checked against the
+ * collector's own layout, contents are copied and then parsed (chunk.h).
+ *
+ *     family.c    the family as a whole; its end
+ *     images.c    who is alive: pidfds, maps, namespaces
+ *     processes.c entries of threads: who has ended, and what is still to be said
+ *     drain.c     chunks: copied out, in order, to the process's lane
+ */
+#ifndef LORG_COLLECT_FAMILY_H
+#define LORG_COLLECT_FAMILY_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <lorg/abi.h>
+
+#include "collector/collect/memory.h"
+#include "collector/collect/notes.h"
+
+struct family;
+
+/* How a program ended, as wait(2) has it. */
+struct ending {
+	int known;
+	int status;
+};
+
+/* One image entry that is in use. */
+struct image {
+	struct family *family;
+	struct image *next, *previous; /* in the context's list of all */
+	uint32_t index;
+	uint8_t id[16], parent_id[16];
+	uint32_t own_pid; /* as it sees itself; 0 unknown */
+	pid_t pid;	  /* as we see it; 0 unknown */
+	int pidfd;	  /* -1: none */
+	int nested;	  /* in a pid namespace below ours */
+	int looked_for;	  /* we know what can be known of its pid */
+	int shared;	  /* a vfork child: on its parent's memory */
+	int dead;	  /* its process has ended (set when its pidfd becomes readable) */
+	int execed;	  /* another program has taken its place */
+	int over;	  /* will write no more */
+	int replaced;	  /* its entry is another's now */
+	int counted;	  /* in the coverage */
+	int arrived;	  /* the program that it became by exec has shown up */
+	uint64_t look_ns, look_step_ns; /* when to look again, where nothing wakes us */
+	int has_program_exit; /* it said how it ended */
+	int has_speaker;
+	struct process *speaker; /* what its last words go with: its first thread, while that is there */
+	uint64_t start_tick, speaker_birth;
+};
+
+/* One process entry that is in use. */
+struct process {
+	uint32_t index;
+	struct image *image; /* NULL: not known */
+	uint64_t birth_tick;
+	uint32_t tid; /* as we see it; 0 unknown */
+	struct lane *lane;
+	uint64_t next_sequence; /* of the chunk to write next */
+	uint64_t told;		/* losses written in heads of packets */
+	uint64_t ending_ns;	/* since when it is ENDING; 0: it is not */
+	int used, over, has_exit, in_exec;
+};
+
+enum { SLAB_ENTRIES = LORG_SLAB_ENTRIES };
+
+struct slab {
+	struct process entry[SLAB_ENTRIES];
+};
+
+enum { EARLY_ARRIVALS = 1024 };
+
+/* What all families have in common; owner: collector.c. */
+struct family_context {
+	struct store *store;
+	struct notes notes;
+	struct lorg_clock clock;
+	int epoll; /* pidfds; data.ptr is the image */
+	pid_t child; /* of ours; 0 none */
+	struct ending child_ending;
+	enum lorg_overflow overflow;
+	const struct arena_settings *arena_settings;
+	uint64_t chunks_moved; /* since the last time it was set to 0: what the pace depends on */
+	uint64_t changes;      /* images and processes that came or went, likewise */
+	struct image *images; /* all in use, of all families */
+	struct successor *successors;
+	uint32_t successor_count, successor_room;
+	/* Images before those that showed up by exec and whose own entries had not been looked at; a ring. */
+	uint8_t early[EARLY_ARRIVALS][16];
+	uint32_t early_next;
+	/* Work space of the drain; LORG_CHUNK_SIZE bytes. */
+	uint8_t *copy;
+	struct full_chunk *full;
+	uint32_t full_room;
+};
+
+/*
+ * A program that has become another by exec, and that one has not shown up: it
+ * is just starting, or it is not traced. Then its end is told in its place.
+ */
+struct successor {
+	uint8_t id[16];	  /* of the image before */
+	uint64_t birth_tick; /* of its first thread */
+	pid_t pid;
+	int pidfd; /* -1: none */
+	int nested;
+	uint64_t since_ns, dead_ns; /* dead_ns 0: not dead, as far as known */
+};
+
+struct family {
+	struct family_context *context;
+	struct memory memory;
+	struct arena_layout layout;
+	uint8_t id[16];
+	ino_t inode;
+	int sealed;   /* no one but us can see the memory any more; ours is a private copy */
+	int final;    /* this pass is the last: everybody is taken to be over */
+	int attached; /* an image has shown up */
+	uint64_t claimed_ns;
+	uint64_t look_ns, look_step_ns; /* when to ask again whether the memory is abandoned */
+	struct image **images;
+	uint32_t image_room;
+	uint32_t image_count; /* in use */
+	struct slab **slabs;  /* by chunk index */
+	uint32_t slab_room;
+	uint8_t *waiting;     /* one byte a chunk: seen FULL before, waits for an earlier one */
+	uint32_t damaged;     /* chunks and entries that cannot be */
+	uint64_t processes_ns, threads_ns; /* when they were looked at last */
+};
+
+/* ---- family.c ---- */
+
+/* Takes over the arena's memory, also on failure (NULL). */
+struct family *family_create(struct family_context *context, struct memory memory, const struct arena_layout *layout,
+			     const uint8_t id[16]);
+
+/* One round: who has ended, what is full. Returns 0 when the family is no more and may be freed. */
+int family_pass(struct family *family, uint64_t now_ns);
+
+/* The recording ends: programs forward only from now on; what is there is taken. */
+void family_detach(struct family *family);
+/* Takes what there is, from the living too. After family_detach. */
+void family_take_rest(struct family *family);
+void family_free(struct family *family);
+
+static inline struct lorg_arena *family_arena(const struct family *family)
+{
+	return (struct lorg_arena *)family->memory.at;
+}
+
+static inline struct lorg_image *family_image_entry(const struct family *family, uint32_t index)
+{
+	return (struct lorg_image *)(family->memory.at + family->layout.images + (uint64_t)index * LORG_IMAGE_STRIDE);
+}
+
+static inline uint64_t *family_control(const struct family *family, uint32_t chunk)
+{
+	return (uint64_t *)(family->memory.at + family->layout.chunk_control) + chunk;
+}
+
+static inline uint8_t *family_chunk(const struct family *family, uint32_t chunk)
+{
+	return family->memory.at + family->layout.chunks + (uint64_t)chunk * LORG_CHUNK_SIZE;
+}
+
+/* Chunks below this were ever taken. */
+static inline uint32_t family_chunks_used(const struct family *family)
+{
+	uint32_t high = __atomic_load_n(&family_arena(family)->chunk_high_water, __ATOMIC_ACQUIRE);
+	return high < family->layout.chunk_count ? high : family->layout.chunk_count;
+}
+
+/* ---- images.c ---- */
+
+void images_pass(struct family *family, uint64_t now_ns);
+/* Writes the last words of images that are over, and frees their entries. */
+void images_finish(struct family *family, uint64_t now_ns);
+struct image *image_at(struct family *family, uint32_t index);
+struct image *image_with_id(struct family *family, const uint8_t id[16]);
+/* How the image ended; known only when it is over. */
+struct ending image_ending(const struct image *image);
+void images_free(struct family *family);
+/* Tells the end of those that were never seen again; drops them. at_end: of all that have ended. */
+void successors_pass(struct family_context *context, uint64_t now_ns, int at_end);
+/* How many may still be starting. */
+uint32_t successors_expected(const struct family_context *context, uint64_t now_ns);
+void successors_free(struct family_context *context);
+
+/* ---- processes.c ---- */
+
+/* The process of an index as a chunk names it; NULL: there is none. */
+struct process *process_of(struct family *family, uint32_t index);
+void processes_pass(struct family *family, uint64_t now_ns);
+/* Writes the last words of processes that are over, and frees their entries. */
+void processes_finish(struct family *family);
+void processes_free(struct family *family);
+/* A lane of the process's in which nothing is later than `begin`; NULL: the store has failed. */
+struct lane *process_lane(struct family *family, struct process *process, uint64_t begin);
+/* Identity of the process into a packet's head. */
+void process_head(const struct process *process, struct lorg_packet *head);
+
+/* ---- drain.c ---- */
+
+void drain_pass(struct family *family);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/* memory.c: see memory.h. */
+#include "collector/collect/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "collector/collect/clock.h"
+
+/* Not known to older headers: the memory is data, not a program. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+static int memory_map(struct memory *memory)
+{
+	void *at = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, memory->descriptor, 0);
+	memory->at = at == MAP_FAILED ? NULL : at;
+	return memory->at ? 0 : -1;
+}
+
+int memory_create(struct memory *memory, const char *name, uint64_t size)
+{
+	memory->size = size;
+	memory->at = NULL;
+	memory->descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	if (memory->descriptor < 0 && errno == EINVAL)
+		memory->descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (memory->descriptor < 0)
+		return -1;
+	/* Not F_SEAL_SEAL: memory_abandoned adds one at the end. */
+	if (ftruncate(memory->descriptor, (off_t)size) == 0 &&
+	    fcntl(memory->descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0 && memory_map(memory) == 0)
+		return 0;
+	int error = errno;
+	memory_free(memory);
+	errno = error;
+	return -1;
+}
+
+void memory_free(struct memory *memory)
+{
+	if (memory->at)
+		munmap(memory->at, memory->size);
+	if (memory->descriptor >= 0)
+		close(memory->descriptor);
+	memory->at = NULL;
+	memory->descriptor = -1;
+}
+
+int memory_abandoned(struct memory *memory)
+{
+	if (memory->at)
+		munmap(memory->at, memory->size);
+	memory->at = NULL;
+	/* The kernel refuses this seal while the memory is mapped anywhere so that it can be written. */
+	if (fcntl(memory->descriptor, F_ADD_SEALS, F_SEAL_WRITE) == 0)
+		return 1;
+	/* A mapping that cannot be had back is as good as gone: nothing can be taken from it. */
+	return memory_map(memory) != 0;
+}
+
+static uint64_t align(uint64_t value, uint64_t to)
+{
+	return (value + to - 1) / to * to;
+}
+
+struct arena_layout arena_layout(uint64_t size)
+{
+	struct arena_layout layout = {.size = size};
+	uint32_t most = (uint32_t)(size / LORG_CHUNK_SIZE);
+	uint64_t at = align(sizeof(struct lorg_arena), 4096);
+	/* What every image uses comes first, so that few pages are touched. */
+	layout.sessions = at;
+	at = align(at + (uint64_t)LORG_SESSIONS * LORG_SESSION_STRIDE, 4096);
+	layout.chunk_control = at;
+	at = align(at + (uint64_t)most * sizeof(uint64_t), 4096);
+	layout.images = at;
+	at = align(at + (uint64_t)LORG_IMAGES * LORG_IMAGE_STRIDE, 4096);
+	layout.functions = at;
+	at = align(at + (uint64_t)LORG_FUNCTIONS * sizeof(struct lorg_function), 4096);
+	layout.modules = at;
+	at = align(at + (uint64_t)LORG_MODULES * LORG_MODULE_STRIDE, 4096);
+	layout.chunks = align(at, LORG_CHUNK_SIZE);
+	layout.chunk_count = (uint32_t)((size - layout.chunks) / LORG_CHUNK_SIZE);
+	return layout;
+}
+
+static void prepare_session(struct lorg_session *session, const struct arena_settings *settings)
+{
+	session->id = 1;
+	session->generation = 1;
+	memcpy(session->name, settings->session_name, sizeof session->name);
+	session->overflow = settings->overflow;
+	session->message_length = settings->message_length;
+	session->block_limit_ns = settings->block_limit_ns;
+	session->gate_mask = settings->gate_mask;
+	session->state = 1;
+}
+
+/* How many filters this process is under: a container sets one for all that runs in it. 0 where the kernel does not say. */
+static uint32_t own_seccomp_filters(void)
+{
+	unsigned count = 0;
+	char line[256];
+	FILE *status = fopen("/proc/self/status", "re");
+	while (status && fgets(line, sizeof line, status))
+		if (sscanf(line, "Seccomp_filters: %u", &count) == 1)
+			break;
+	if (status)
+		fclose(status);
+	return count;
+}
+
+void arena_prepare(const struct memory *memory, const struct arena_layout *layout, const struct arena_settings *settings,
+		   const uint8_t id[16])
+{
+	struct lorg_arena *arena = (struct lorg_arena *)memory->at;
+	arena->major = LORG_ABI_MAJOR;
+	arena->minor = LORG_ABI_MINOR;
+	arena->size = sizeof *arena;
+	arena->chunk_size = LORG_CHUNK_SIZE;
+	arena->arena_size = layout->size;
+	arena->chunks_offset = layout->chunks;
+	arena->chunk_count = layout->chunk_count;
+	arena->collector_pid = (uint32_t)getpid();
+	memcpy(arena->id, id, sizeof arena->id);
+	memcpy(arena->node_name, settings->node_name, sizeof arena->node_name);
+	memcpy(arena->trace_uuid, settings->trace_uuid, sizeof arena->trace_uuid);
+	arena->clock = settings->clock;
+	arena->chunk_control = (struct lorg_table){layout->chunk_control, sizeof(uint64_t), layout->chunk_count};
+	arena->images = (struct lorg_table){layout->images, LORG_IMAGE_STRIDE, LORG_IMAGES};
+	arena->sessions = (struct lorg_table){layout->sessions, LORG_SESSION_STRIDE, LORG_SESSIONS};
+	arena->functions = (struct lorg_table){layout->functions, sizeof(struct lorg_function), LORG_FUNCTIONS};
+	arena->modules = (struct lorg_table){layout->modules, LORG_MODULE_STRIDE, LORG_MODULES};
+	arena->settings_generation = 1;
+	arena->collector_epoch = 1;
+	arena->seccomp_filters = own_seccomp_filters();
+	arena->heartbeat_ns = clock_monotonic_ns();
+	memcpy(arena->gate, settings->gates, sizeof arena->gate);
+	prepare_session((struct lorg_session *)(memory->at + layout->sessions), settings);
+	/* Release: who sees the magic sees the rest. */
+	__atomic_store_n(&arena->magic, LORG_ARENA_MAGIC, __ATOMIC_RELEASE);
+}
+
+uint64_t node_size(void)
+{
+	return align(sizeof(struct lorg_node) + (uint64_t)LORG_ARENA_OFFERS * sizeof(struct lorg_offer), 4096) +
+	       (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
+}
+
+_Static_assert(sizeof(struct lorg_node) % 8 == 0, "the offers follow the node's header");
+
+void node_prepare(const struct memory *memory, const uint8_t id[16], const char *name)
+{
+	struct lorg_node *node = (struct lorg_node *)memory->at;
+	uint64_t channels = node_size() - (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
+	node->major = LORG_ABI_MAJOR;
+	node->minor = LORG_ABI_MINOR;
+	node->size = sizeof *node;
+	node->collector_pid = (uint32_t)getpid();
+	node->segment_size = memory->size;
+	memcpy(node->id, id, sizeof node->id);
+	strncpy(node->name, name, sizeof node->name - 1);
+	node->offers = (struct lorg_table){sizeof *node, sizeof(struct lorg_offer), LORG_ARENA_OFFERS};
+	node->channels = (struct lorg_table){channels, sizeof(struct lorg_channel), LORG_CHANNELS};
+	/* Release: who sees the magic sees the rest. */
+	__atomic_store_n(&node->magic, LORG_NODE_MAGIC, __ATOMIC_RELEASE);
+}
+
+void random_bytes(void *bytes, unsigned length)
+{
+	if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
+		return;
+	/* Early boot or an old kernel: ids need to differ, not to be secret from the user himself. */
+	static uint64_t state;
+	uint8_t *at = bytes;
+	for (unsigned i = 0; i < length; i++) {
+		state = (state ^ clock_monotonic_ns() ^ (uint64_t)getpid() << 32) * 0x9e3779b97f4a7c15u + 1;
+		at[i] = (uint8_t)(state >> 56);
+	}
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * memory.h: makes the shared memory of include/lorg/abi.h: memfds, sized and
+ * sealed against changes of size, with their tables laid out.
+ *
+ * What the tables' places are is kept in the collector's own memory: the
+ * copies in shared memory are for the programs and are never read back.
+ */
+#ifndef LORG_COLLECT_MEMORY_H
+#define LORG_COLLECT_MEMORY_H
+
+#include <stdint.h>
+
+#include <lorg/abi.h>
+
+struct memory {
+	int descriptor; /* -1: none */
+	uint64_t size;
+	uint8_t *at; /* NULL: not mapped */
+};
+
+/* A memfd of `size` bytes, mapped. 0, or -1 with errno. */
+int memory_create(struct memory *memory, const char *name, uint64_t size);
+/* Unmaps and closes; safe to repeat. */
+void memory_free(struct memory *memory);
+
+/*
+ * True when no process but this one has the memory mapped; then none ever will again. Ours is unmapped for the
+ * question, and mapped again (elsewhere, maybe) when the answer is no.
+ */
+int memory_abandoned(struct memory *memory);
+
+/* Offsets of an arena's parts, in bytes. */
+struct arena_layout {
+	uint64_t chunk_control, images, sessions, functions, modules, chunks;
+	uint32_t chunk_count;
+	uint64_t size;
+};
+
+struct arena_layout arena_layout(uint64_t size);
+
+/* What all arenas of a collector have in common. */
+struct arena_settings {
+	uint8_t trace_uuid[16];
+	char node_name[64];
+	struct lorg_clock clock;
+	enum lorg_overflow overflow;
+	uint32_t message_length;
+	uint64_t block_limit_ns;
+	uint32_t gate_mask; /* enum lorg_gate bits */
+	char session_name[64];
+	const uint8_t *gates; /* LORG_HOOKS bytes */
+};
+
+/* Writes header and session; magic last. id: 16 bytes. */
+void arena_prepare(const struct memory *memory, const struct arena_layout *layout, const struct arena_settings *settings,
+		   const uint8_t id[16]);
+
+/* Bytes of a node segment. */
+uint64_t node_size(void);
+void node_prepare(const struct memory *memory, const uint8_t id[16], const char *name);
+
+static inline struct lorg_offer *node_offer(const struct memory *memory, uint32_t slot)
+{
+	return (struct lorg_offer *)(memory->at + sizeof(struct lorg_node)) + slot;
+}
+
+/* Random bytes; never fails. */
+void random_bytes(void *bytes, unsigned length);
+
+#endif

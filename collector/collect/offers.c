@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/* offers.c: see offers.h. */
+#include "collector/collect/offers.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+	FIRST_OFFERS = 3,
+	LEAST_OFFERS = 8,
+	MOST_OFFERS = 96,
+	REFILL_AT_ONCE = 16,
+};
+static const uint64_t CALM_NS = 1000000000;
+
+/* Sparse: what is not used costs nothing. Smaller where limits or the address space are tight. */
+static const uint64_t arena_sizes[] = {1ull << 30, 256ull << 20, 64ull << 20, 16ull << 20};
+
+static int make_offer(struct offers *offers, uint32_t slot)
+{
+	struct offered *offered = &offers->slot[slot];
+	struct lorg_offer *offer = node_offer(&offers->node, slot);
+	offered->fill++;
+	if (memory_create(&offered->memory, "lorg-arena", offers->layout.size))
+		return -1;
+	random_bytes(offered->id, sizeof offered->id);
+	arena_prepare(&offered->memory, &offers->layout, offers->settings, offered->id);
+	offer->descriptor = offered->memory.descriptor;
+	offer->size = offers->layout.size;
+	memcpy(offer->arena_id, offered->id, sizeof offer->arena_id);
+	/* Release: pairs with the acquiring load of whoever claims it. */
+	__atomic_store_n(&offer->state, offered->fill << 8 | LORG_OFFER_READY, __ATOMIC_RELEASE);
+	offers->ready++;
+	return 0;
+}
+
+int offers_open(struct offers *offers, const struct arena_settings *settings)
+{
+	uint8_t id[16];
+	memset(offers, 0, sizeof *offers);
+	offers->settings = settings;
+	offers->wanted = LEAST_OFFERS;
+	offers->node.descriptor = -1;
+	if (memory_create(&offers->node, "lorg-node", node_size()))
+		return -1;
+	random_bytes(id, sizeof id);
+	node_prepare(&offers->node, id, settings->node_name);
+	for (size_t i = 0; i < sizeof arena_sizes / sizeof *arena_sizes; i++) {
+		offers->layout = arena_layout(arena_sizes[i]);
+		if (make_offer(offers, 0) == 0)
+			break;
+	}
+	if (!offers->ready) {
+		int error = errno;
+		offers_close(offers);
+		errno = error;
+		return -1;
+	}
+	for (uint32_t slot = 1; slot < FIRST_OFFERS; slot++)
+		make_offer(offers, slot);
+	return 0;
+}
+
+int offers_next_claimed(struct offers *offers, struct offered *claimed)
+{
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
+		struct lorg_offer *offer = node_offer(&offers->node, slot);
+		struct offered *offered = &offers->slot[slot];
+		if (!offered->memory.at || (__atomic_load_n(&offer->state, __ATOMIC_ACQUIRE) & LORG_OFFER_STATE) == LORG_OFFER_READY)
+			continue;
+		*claimed = *offered;
+		offered->memory.at = NULL;
+		offers->ready--;
+		__atomic_store_n(&offer->state, offered->fill << 8 | LORG_OFFER_EMPTY, __ATOMIC_RELEASE);
+		return 1;
+	}
+	return 0;
+}
+
+void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
+{
+	if (claimed * 4 > offers->wanted) {
+		offers->wanted = offers->wanted * 2 < MOST_OFFERS ? offers->wanted * 2 : MOST_OFFERS;
+		offers->calm_ns = now_ns;
+	} else if (claimed) {
+		offers->calm_ns = now_ns;
+	} else if (now_ns - offers->calm_ns > CALM_NS) {
+		offers->wanted = LEAST_OFFERS; /* those that are there stay */
+	}
+	int made = 0;
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < REFILL_AT_ONCE; slot++) {
+		if (offers->slot[slot].memory.at)
+			continue;
+		if (make_offer(offers, slot))
+			return; /* no descriptor or memory just now */
+		made++;
+	}
+}
+
+int offers_claim(struct offers *offers, struct lorg_offer *claimed)
+{
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
+		struct lorg_offer *offer = node_offer(&offers->node, slot);
+		uint32_t count = offers->slot[slot].fill << 8;
+		uint32_t expected = count | LORG_OFFER_READY;
+		if (!offers->slot[slot].memory.at ||
+		    !__atomic_compare_exchange_n(&offer->state, &expected, count | LORG_OFFER_CLAIMED, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		/* From our own memory: what is shared may have been scribbled on. */
+		*claimed = (struct lorg_offer){LORG_OFFER_CLAIMED, offers->slot[slot].memory.descriptor, offers->layout.size, {0}};
+		memcpy(claimed->arena_id, offers->slot[slot].id, sizeof claimed->arena_id);
+		return 0;
+	}
+	return -1;
+}
+
+void offers_withdraw(struct offers *offers)
+{
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
+		uint32_t count = offers->slot[slot].fill << 8;
+		uint32_t expected = count | LORG_OFFER_READY;
+		struct lorg_offer *offer = node_offer(&offers->node, slot);
+		/* Whoever claims it at this moment wins, and is found by offers_next_claimed. */
+		if (!offers->slot[slot].memory.at ||
+		    !__atomic_compare_exchange_n(&offer->state, &expected, count | LORG_OFFER_EMPTY, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		memory_free(&offers->slot[slot].memory);
+		offers->ready--;
+	}
+}
+
+void offers_close(struct offers *offers)
+{
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++)
+		if (offers->slot[slot].memory.at)
+			memory_free(&offers->slot[slot].memory);
+	memory_free(&offers->node);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* command.h: the commands of lorg. Each takes its own name as argv[0] and returns the exit status. */
+#ifndef LORG_COMMAND_COMMAND_H
+#define LORG_COMMAND_COMMAND_H
+
+#include <argp.h>
+
+int command_run(int argc, char **argv);
+int command_log(int argc, char **argv);
+int command_report(int argc, char **argv);
+
+/*
+ * argp_parse with the one form of errors: what is wrong with the options is said by lorg_error, and the process
+ * ends with status 2. Options end at the first argument.
+ */
+void command_parse(const struct argp *argp, int argc, char **argv, void *input);
+
+#endif

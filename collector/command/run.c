@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * run.c: lorg run. This process is the program's parent and its collector at
+ * once: one thread, one loop.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "collector/collect/collector.h"
+#include "collector/command/command.h"
+#include "collector/command/error.h"
+#include "collector/command/launch.h"
+#include "preload/lookahead/lookahead.h"
+
+/* ---- options ----------------------------------------------------------- */
+
+enum {
+	DEFAULT_KINDS = LORG_GATE_MESSAGE | LORG_GATE_PORT | LORG_GATE_PROCESS | LORG_GATE_RUNNING | LORG_GATE_CALL | LORG_GATE_COUNT,
+	EVERY_KIND = 0xff,
+	MESSAGE_KINDS = LORG_GATE_MESSAGE,
+	DEFAULT_BLOCK_LIMIT_MS = 2000,
+};
+
+struct options {
+	struct collector_settings collector;
+	char **program; /* argv of what to run; NULL-terminated */
+	int quiet;
+	char text[1024]; /* the options as given */
+};
+
+enum option_key { KEY_ALL = 256, KEY_KINDS, KEY_OVERFLOW, KEY_BLOCK_LIMIT, KEY_MESSAGE_LENGTH, KEY_SESSION };
+
+static const struct argp_option run_options[] = {
+	{"output", 'o', "DIR", 0, "Write the trace to DIR (lorg.trace); an older trace is moved to DIR.1, DIR.2, ...", 1},
+	{"all", KEY_ALL, NULL, 0, "Record every kind of event", 2},
+	{"kinds", KEY_KINDS, "LIST", 0,
+	 "Record these kinds: procs, ports, send, receive, running, calls, allocations, counts, uncontended, all; separated by "
+	 "commas, a leading '-' takes one out of the usual ones (procs,ports,send,receive,running,calls,counts)",
+	 2},
+	{"message-length", KEY_MESSAGE_LENGTH, "BYTES", 0, "Keep so many bytes of a message (64)", 2},
+	{"session", KEY_SESSION, "NAME", 0, "Name of the session in the trace (run)", 2},
+	{"overflow", KEY_OVERFLOW, "MODE", 0,
+	 "When the program is faster than the disk: block (it waits, nothing is lost; the default), discard (count what is lost), "
+	 "overwrite (keep the newest)",
+	 3},
+	{"block-limit", KEY_BLOCK_LIMIT, "MS", 0, "With block: wait so long at most, then lose and count (2000)", 3},
+	{"quiet", 'q', NULL, 0, "No coverage line at the end", 4},
+	{0},
+};
+
+static const char run_arguments[] = "[--] PROGRAM [ARGUMENT...]";
+static const char run_text[] =
+	"Runs PROGRAM and records what it does: processes, threads, messages, ports, waits, calls. It ends as PROGRAM does."
+	"\vEverything after the name of PROGRAM belongs to it.\n\n"
+	"Then:\n"
+	"  lorg report          where the time went\n"
+	"  lorg log             what happened, event by event\n";
+
+static const struct kind_name {
+	const char *name;
+	uint32_t mask;
+} kind_names[] = {
+	{"procs", LORG_GATE_PROCESS},	      {"ports", LORG_GATE_PORT},     {"send", MESSAGE_KINDS},
+	{"receive", MESSAGE_KINDS},	      {"running", LORG_GATE_RUNNING}, {"calls", LORG_GATE_CALL},
+	{"allocations", LORG_GATE_ALLOCATION}, {"counts", LORG_GATE_COUNT},   {"uncontended", LORG_GATE_ALL},
+	{"all", EVERY_KIND},
+};
+
+static int find_kind(const char *name, size_t length, uint32_t *mask)
+{
+	for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++) {
+		if (strlen(kind_names[i].name) != length || strncmp(kind_names[i].name, name, length) != 0)
+			continue;
+		*mask = kind_names[i].mask;
+		return 0;
+	}
+	return -1;
+}
+
+/* "procs,send" or "-running,-counts". */
+static int parse_kinds(const char *list, uint32_t *mask)
+{
+	uint32_t kinds = list[0] == '-' ? DEFAULT_KINDS : 0;
+	for (const char *at = list;; at++) {
+		uint32_t kind;
+		int take_out = *at == '-';
+		size_t length = strcspn(at + take_out, ",");
+		if (find_kind(at + take_out, length, &kind)) {
+			char what[128];
+			snprintf(what, sizeof what, "%.*s", (int)(length < 100 ? length : 100), at + take_out);
+			lorg_error(what, "no such kind of event",
+				   "use procs, ports, send, receive, running, calls, allocations, counts, uncontended or all");
+			return -1;
+		}
+		kinds = take_out ? kinds & ~kind : kinds | kind;
+		at += (size_t)take_out + length;
+		if (!*at)
+			break;
+	}
+	*mask = kinds;
+	return 0;
+}
+
+static int parse_number(const char *what, const char *text, unsigned long most, unsigned long *value)
+{
+	char *end;
+	char advice[64];
+	errno = 0;
+	*value = strtoul(text, &end, 10);
+	if (*text >= '0' && *text <= '9' && !*end && !errno && *value <= most)
+		return 0;
+	snprintf(advice, sizeof advice, "give a whole number from 0 to %lu", most);
+	lorg_error(what, text, advice);
+	return -1;
+}
+
+static int parse_overflow(const char *text, enum lorg_overflow *mode)
+{
+	static const char *const names[] = {"block", "discard", "overwrite"};
+	for (int i = 0; i < 3; i++) {
+		if (strcmp(text, names[i]) != 0)
+			continue;
+		*mode = (enum lorg_overflow)i;
+		return 0;
+	}
+	lorg_error("--overflow", text, "use block, discard or overwrite");
+	return -1;
+}
+
+static int parse_option(int key, char *argument, struct options *options)
+{
+	struct collector_settings *settings = &options->collector;
+	unsigned long number;
+	switch (key) {
+	case 'o':
+		settings->output = argument;
+		return 0;
+	case 'q':
+		options->quiet = 1;
+		return 0;
+	case KEY_ALL:
+		settings->gate_mask = EVERY_KIND;
+		return 0;
+	case KEY_KINDS:
+		return parse_kinds(argument, &settings->gate_mask);
+	case KEY_OVERFLOW:
+		return parse_overflow(argument, &settings->overflow);
+	case KEY_BLOCK_LIMIT:
+		if (parse_number("--block-limit", argument, 86400000, &number))
+			return -1;
+		settings->block_limit_ns = number * 1000000;
+		return 0;
+	case KEY_MESSAGE_LENGTH:
+		if (parse_number("--message-length", argument, LORG_MESSAGE_MAXIMUM, &number))
+			return -1;
+		settings->message_length = (uint32_t)number;
+		return 0;
+	case KEY_SESSION:
+		settings->session = argument;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t on_key(int key, char *argument, struct argp_state *state)
+{
+	struct options *options = state->input;
+	switch (key) {
+	case ARGP_KEY_ARG:
+		/* The program's name: all that follows is its own. */
+		options->program = &state->argv[state->next - 1];
+		state->next = state->argc;
+		return 0;
+	case ARGP_KEY_NO_ARGS:
+		lorg_error("run", "no program given", "lorg run -- PROGRAM [ARGUMENT...]; more with lorg run --help");
+		exit(EXIT_STATUS_USAGE);
+	default:
+		break;
+	}
+	int result = parse_option(key, argument, options);
+	if (result < 0)
+		exit(EXIT_STATUS_USAGE);
+	return result;
+}
+
+static void keep_text(struct options *options, int argc, char **argv)
+{
+	size_t length = 0;
+	for (int i = 1; i < argc && &argv[i] != options->program; i++) {
+		int n = snprintf(options->text + length, sizeof options->text - length, "%s%s", length ? " " : "", argv[i]);
+		if (n < 0 || (size_t)n >= sizeof options->text - length)
+			break;
+		length += (size_t)n;
+	}
+	options->collector.options = options->text;
+}
+
+static void parse(struct options *options, int argc, char **argv)
+{
+	static const struct argp argp = {.options = run_options, .parser = on_key, .args_doc = run_arguments, .doc = run_text};
+	*options = (struct options){
+		.collector = {.output = "lorg.trace",
+			      .session = "run",
+			      .overflow = LORG_OVERFLOW_BLOCK,
+			      .block_limit_ns = (uint64_t)DEFAULT_BLOCK_LIMIT_MS * 1000000,
+			      .message_length = LORG_MESSAGE_LENGTH,
+			      .gate_mask = DEFAULT_KINDS},
+	};
+	command_parse(&argp, argc, argv, options);
+	keep_text(options, argc, argv);
+}
+
+/* ---- the program ------------------------------------------------------- */
+
+struct run {
+	struct options options;
+	struct inherited inherited;
+	struct collector *collector;
+	int signals; /* signalfd */
+	pid_t child;
+	int ended, status; /* of the child */
+	int stop;	   /* the user has asked to end the recording */
+	int told_waiting, told_failure;
+	char path[PATH_MAX], library[PATH_MAX];
+	struct lookahead seen;
+};
+
+static int no_program(const char *name, int error)
+{
+	if (error == ENOENT) {
+		lorg_error(name, strchr(name, '/') ? "no such file" : "command not found", "give the path of a program, or check PATH");
+		return EXIT_STATUS_NOT_FOUND;
+	}
+	if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP) {
+		lorg_error(name, strerror(error), "give the path of a program");
+		return EXIT_STATUS_NOT_FOUND;
+	}
+	lorg_error(name, error == EISDIR ? "is a directory" : strerror(error), "give the path of a program that may be executed");
+	return EXIT_STATUS_NOT_EXECUTABLE;
+}
+
+/* Why the program cannot be traced; NULL: it can. */
+static const char *look(struct run *run)
+{
+	struct lookahead_caller caller;
+	lookahead_caller_now(&caller);
+	lookahead(&run->seen, AT_FDCWD, run->path, 0, &caller);
+	if (run->seen.error)
+		return NULL; /* executing it will tell */
+	if (!run->seen.loadable)
+		return run->seen.reason ? run->seen.reason : "unknown";
+	if (library_find(run->library))
+		return "liblorg.so is not there";
+	return strpbrk(run->library, ": ") ? "the path of liblorg.so has a space or colon in it" : NULL;
+}
+
+static const char *advice_for(const struct run *run)
+{
+	if (run->seen.loadable)
+		return "install lorg anew, or name liblorg.so in LORG_LIBRARY";
+	return "it runs untraced";
+}
+
+static int open_signals(const struct inherited *inherited)
+{
+	static const int signals[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT};
+	sigset_t wanted, blocked;
+	(void)inherited;
+	sigemptyset(&wanted);
+	sigprocmask(SIG_BLOCK, NULL, &blocked);
+	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+		if (sigismember(&blocked, signals[i]) == 1)
+			sigaddset(&wanted, signals[i]);
+	return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+/* Its terminal has stopped the program: its job is stopped, and we are the job that the shell knows. */
+static void stop_with_it(struct run *run, int signal)
+{
+	if (signal != SIGTSTP && signal != SIGTTIN && signal != SIGTTOU)
+		return;
+	struct sigaction ordinary = {.sa_handler = SIG_DFL}, was;
+	sigset_t only, mask;
+	collector_pass(run->collector);
+	sigaction(signal, &ordinary, &was);
+	sigemptyset(&only);
+	sigaddset(&only, signal);
+	sigprocmask(SIG_UNBLOCK, &only, &mask);
+	raise(signal); /* has no effect in a group that no shell looks after */
+	sigprocmask(SIG_SETMASK, &mask, NULL);
+	sigaction(signal, &was, NULL);
+	kill(run->child, SIGCONT);
+}
+
+static void reap(struct run *run)
+{
+	int status;
+	pid_t pid;
+	while (!run->ended && (pid = waitpid(run->child, &status, WNOHANG | WUNTRACED)) != 0) {
+		if (pid < 0 && errno == EINTR)
+			continue;
+		if (pid > 0 && WIFSTOPPED(status)) {
+			stop_with_it(run, WSTOPSIG(status));
+			continue;
+		}
+		run->ended = 1;
+		run->status = pid > 0 ? status : 0;
+		collector_child_ended(run->collector, run->status);
+	}
+}
+
+static void on_signal(struct run *run, const struct signalfd_siginfo *signal)
+{
+	switch (signal->ssi_signo) {
+	case SIGCHLD:
+		break; /* reap() looks in any case */
+	case SIGTERM:
+	case SIGHUP:
+		if (run->ended)
+			run->stop = 1;
+		else
+			kill(run->child, (int)signal->ssi_signo);
+		break;
+	case SIGINT:
+	case SIGQUIT:
+		/* The terminal has sent it to the program, too. */
+		if (run->ended)
+			run->stop = 1;
+		break;
+	default:
+		break;
+	}
+}
+
+static void take_signals(struct run *run)
+{
+	struct signalfd_siginfo signal;
+	while (read(run->signals, &signal, sizeof signal) == (ssize_t)sizeof signal)
+		on_signal(run, &signal);
+	reap(run);
+}
+
+static void tell_waiting(struct run *run)
+{
+	char text[128];
+	if (run->told_waiting || run->options.quiet || !isatty(STDERR_FILENO))
+		return;
+	run->told_waiting = 1;
+	snprintf(text, sizeof text, "the program has ended; waiting for %u that it left behind; Ctrl-C ends the recording",
+		 collector_programs(run->collector));
+	lorg_say(text);
+}
+
+static void tell_failure(struct run *run)
+{
+	const char *what;
+	int error = collector_failure(run->collector, &what);
+	if (!error || run->told_failure)
+		return;
+	run->told_failure = 1;
+	lorg_error(what, strerror(error), "the recording ends here, the program goes on; what was written can be read");
+}
+
+static void wait_for_work(struct run *run, uint64_t ns)
+{
+	struct pollfd wanted[2] = {{.fd = run->signals, .events = POLLIN}, {.fd = collector_descriptor(run->collector), .events = POLLIN}};
+	const struct timespec limit = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+	ppoll(wanted, 2, &limit, NULL);
+}
+
+static void record(struct run *run)
+{
+	const uint64_t say_after_ns = 500000000;
+	uint64_t waited_ns = 0;
+	while (!run->stop) {
+		take_signals(run);
+		uint64_t ns = collector_pass(run->collector);
+		tell_failure(run);
+		if (run->ended && (run->told_failure || !collector_attached(run->collector)))
+			break;
+		if (run->ended && (waited_ns += ns) > say_after_ns)
+			tell_waiting(run);
+		wait_for_work(run, ns);
+	}
+}
+
+static void finish(struct run *run)
+{
+	char line[512];
+	collector_close(run->collector, line, sizeof line);
+	run->collector = NULL;
+	if (!run->options.quiet && isatty(STDERR_FILENO))
+		lorg_say(line);
+}
+
+/* As the program ended. No core file of our own. */
+static int end_as(int status)
+{
+	if (!WIFSIGNALED(status))
+		return WEXITSTATUS(status);
+	const struct rlimit none = {0, 0};
+	struct sigaction ordinary = {.sa_handler = SIG_DFL};
+	sigset_t only;
+	int signal = WTERMSIG(status);
+	setrlimit(RLIMIT_CORE, &none);
+	sigaction(signal, &ordinary, NULL);
+	sigemptyset(&only);
+	sigaddset(&only, signal);
+	sigprocmask(SIG_UNBLOCK, &only, NULL);
+	raise(signal);
+	return 128 + signal;
+}
+
+static int open_collector(struct run *run)
+{
+	const char *what, *why;
+	struct rlimit files = {.rlim_cur = 256};
+	getrlimit(RLIMIT_NOFILE, &files);
+	/* The rest is for pidfds and arenas. */
+	rlim_t some = files.rlim_cur / 4;
+	run->options.collector.open_files = some > 2048 ? 2048 : some < 16 ? 16 : (unsigned)some;
+	run->collector = collector_open(&run->options.collector, &what, &why);
+	if (run->collector)
+		return 0;
+	char reason[256];
+	snprintf(reason, sizeof reason, "%s%s%s", why ? why : "", why && errno ? ": " : "", errno ? strerror(errno) : "");
+	lorg_error(what, reason, "choose another directory with -o DIR");
+	return -1;
+}
+
+int command_run(int argc, char **argv)
+{
+	struct run *run = calloc(1, sizeof *run);
+	if (!run) {
+		lorg_error("run", strerror(ENOMEM), NULL);
+		return EXIT_STATUS_FAILURE;
+	}
+	parse(&run->options, argc, argv);
+	char *const *program = run->options.program;
+	int error = program_find(program[0], run->path);
+	if (error)
+		return no_program(program[0], error);
+	const char *untraced = look(run);
+	inherited_save(&run->inherited);
+	if (open_collector(run))
+		return EXIT_STATUS_FAILURE;
+	run->signals = open_signals(&run->inherited);
+	if (untraced) {
+		lorg_error(program[0], untraced, advice_for(run));
+		collector_not_traced(run->collector, 0, program[0], untraced);
+	}
+	const struct launch wanted = {
+		.path = run->path,
+		.argv = program,
+		.library = untraced ? NULL : run->library,
+		.sanitizers = run->seen.sanitizers,
+		.variable = collector_environment(run->collector),
+		.inherited = &run->inherited,
+	};
+	run->child = launch(&wanted);
+	if (run->child < 0) {
+		int status = no_program(program[0], errno);
+		collector_close(run->collector, NULL, 0);
+		return status;
+	}
+	collector_child_started(run->collector, run->child);
+	record(run);
+	finish(run);
+	int status = run->status;
+	free(run);
+	return end_as(status);
+}

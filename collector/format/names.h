@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * names.h: names for what events hold as numbers: functions, addresses, hooks,
+ * signals, errors, drivers, socket addresses. Texts live as long as the struct
+ * names, those of struct place with `buffer` as long as the place.
+ */
+#ifndef LORG_FORMAT_NAMES_H
+#define LORG_FORMAT_NAMES_H
+
+#include "collector/format/output.h"
+#include "collector/read/trace.h"
+#include "collector/symbol/symbol.h"
+
+struct names;
+
+struct names *names_new(const struct trace *trace);
+void names_free(struct names *names);
+struct symbols *names_symbols(struct names *names);
+
+/* Where an address is. */
+struct place {
+	const char *module;   /* base name; "?" unknown */
+	const char *function; /* "+0x1a2b" (offset in the module) where there is no name */
+	const char *raw_name; /* as in the file; "" when there is none */
+	const char *source;   /* NULL unknown */
+	int line;	      /* 0 unknown */
+	uint64_t offset;      /* from the function's start */
+	int named;	      /* 1: function is a name */
+};
+
+/* An address in an image at a tick. want_line: also source and line. Valid until the next call. */
+const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line);
+
+/* The function in a slot; never NULL: an untold slot is named by its number. Valid until the next call. */
+const struct place *names_function(struct names *names, const struct trace_image *image, uint32_t slot, uint64_t tick);
+
+/* Hook: {library, name, arity}; name "hook-N" where it was never told. */
+struct hook_name {
+	const char *library, *name;
+	uint32_t arity;
+	char buffer[16];
+};
+void names_hook(struct names *names, uint32_t hook, struct hook_name *name);
+
+/* Whether what a hook waits on is an address (a lock); else it is a descriptor or a pid. */
+int names_waits_on_address(struct names *names, uint32_t hook, uint64_t object);
+
+const char *names_driver(uint32_t driver);
+const char *names_birth(uint32_t birth);
+/* "SIGTERM", "SIGRTMIN+2", "signal 99"; buffer of 24 bytes. */
+const char *names_signal(uint32_t signal, char buffer[24]);
+/* "ENOENT", "error 999"; buffer of 24 bytes. */
+const char *names_error(uint32_t error, char buffer[24]);
+
+/* A struct sockaddr as people write it: 10.0.0.7:80, [::1]:80, /run/x.sock, @abstract. Plain bytes, not escaped. */
+size_t names_socket_address(const void *address, size_t length, char *to, size_t size);
+
+/* First item of zero-separated texts; advances *rest. 0: none left. */
+int next_argument(struct trace_text *rest, struct trace_text *argument);
+
+/* Whether an event is about the recording itself (images, modules, hooks, ...), not about what the program did. */
+int event_is_about_recording(uint32_t id);
+
+/* The tag under which an event is printed. */
+const char *event_tag(const struct event_view *view);
+
+#endif

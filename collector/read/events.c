@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: MIT */
+/* events.c: the first pass over the events: keeps what the others are read with. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/read/index.h"
+
+static uint32_t load32(const uint8_t *at)
+{
+	uint32_t value;
+	memcpy(&value, at, sizeof value);
+	return value;
+}
+
+static struct trace_text text_field(const struct event_view *view, const char *name)
+{
+	struct trace_text text;
+	text.bytes = event_bytes_named(view, name, &text.length);
+	return text;
+}
+
+static void take_image(struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, IMAGE, fields);
+	image->told = 1;
+	image->tick = view->tick;
+	image->birth = fields.birth;
+	image->own_pid = fields.own_pid;
+	image->parent_pid = fields.parent_pid;
+	image->uid = fields.uid;
+	image->entry_address = fields.entry_address;
+	memcpy(image->parent_id, &fields.parent_image_low, 8);
+	memcpy(image->parent_id + 8, &fields.parent_image_high, 8);
+	image->file = text_field(view, "file");
+	image->argv = text_field(view, "argv");
+}
+
+static void take_module(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, MODULE, fields);
+	struct trace_module *module = malloc(sizeof *module);
+	if (!module || !index_grow(index, &index->modules, index->module_count, &index->module_room, sizeof(void *))) {
+		index->out_of_memory = 1;
+		free(module);
+		return;
+	}
+	*module = (struct trace_module){
+		.image = image,
+		.tick = view->tick,
+		.unload_tick = UINT64_MAX,
+		.base = fields.base,
+		.start = fields.start,
+		.size = fields.size,
+		.path = text_field(view, "path"),
+		.build_id = text_field(view, "build_id"),
+		.number = index->module_count,
+	};
+	index->modules[index->module_count++] = module;
+}
+
+static void take_unload(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, MODULE_UNLOADED, fields);
+	if (index_grow(index, &index->unloads, index->unload_count, &index->unload_room, sizeof *index->unloads))
+		index->unloads[index->unload_count++] = (struct unload_told){image, view->tick, fields.base};
+}
+
+static void take_function(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, FUNCTION, fields);
+	if (!index_grow(index, &index->functions, index->function_count, &index->function_room, sizeof *index->functions))
+		return;
+	index->functions[index->function_count++] = (struct trace_function){
+		.image = image,
+		.tick = view->tick,
+		.address = fields.address,
+		.function = fields.function,
+		.arity = fields.arity,
+		.name = text_field(view, "name"),
+		.file = text_field(view, "file"),
+	};
+}
+
+static void copy_name(char *to, size_t size, struct trace_text text)
+{
+	size_t length = text.length < size - 1 ? text.length : size - 1;
+	memcpy(to, text.bytes, length);
+	to[length] = 0;
+}
+
+static void take_hook(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, HOOK, fields);
+	if (fields.hook >= LORG_HOOKS)
+		return;
+	struct trace_hook *hook = &index->trace.hooks[fields.hook];
+	copy_name(hook->name, sizeof hook->name, text_field(view, "name"));
+	copy_name(hook->library, sizeof hook->library, text_field(view, "library"));
+	hook->arity = fields.arity;
+	hook->family = fields.family;
+	hook->flags = fields.flags;
+}
+
+static void take_clock(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, CLOCK, fields);
+	struct clock_piece piece = {fields.base_tick, fields.base_ns, fields.multiplier, fields.wall_offset_ns};
+	/* Told again from the same base: measured over a longer time. */
+	if (fields.multiplier && index->clock_count && index->clocks[index->clock_count - 1].base_tick == fields.base_tick) {
+		index->clocks[index->clock_count - 1] = piece;
+		return;
+	}
+	if (fields.multiplier == 0 || !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
+		return;
+	index->clocks[index->clock_count++] = piece;
+}
+
+static void take_exit(struct trace_index *index, unsigned process, const struct event_view *view)
+{
+	EVENT_FIELDS(view, EXIT, fields);
+	struct trace_exit exit = {1, view->tick, fields.reason, fields.status, fields.outside};
+	struct trace_process *of = &index->trace.processes[process];
+	if (!of->exit.known || view->tick >= of->exit.tick)
+		of->exit = exit;
+	struct trace_image *image = index->trace.images[of->image->number];
+	if (fields.program && (!image->exit.known || view->tick >= image->exit.tick))
+		image->exit = exit;
+}
+
+static void take_name(struct trace_index *index, unsigned process, const struct event_view *view)
+{
+	EVENT_FIELDS(view, REGISTER, fields);
+	if (fields.kind != 0 || !index_grow(index, &index->names, index->name_count, &index->name_room, sizeof *index->names))
+		return;
+	const struct trace_process *by = &index->trace.processes[process];
+	index->names[index->name_count++] =
+		(struct name_told){by->image, fields.tid ? fields.tid : by->tid, process, view->tick, text_field(view, "name")};
+}
+
+static void take_open(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, OPEN, fields);
+	if (index_grow(index, &index->ports, index->port_count, &index->port_room, sizeof *index->ports))
+		index->ports[index->port_count++] = (struct trace_port){
+			.image = image,
+			.fd = fields.fd,
+			.generation = fields.generation,
+			.driver = fields.driver,
+			.name = text_field(view, "name"),
+			.local = text_field(view, "local"),
+			.peer = text_field(view, "peer"),
+		};
+}
+
+static void take_connected(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, CONNECTED, fields);
+	if (fields.error == 0 &&
+	    index_grow(index, &index->connections, index->connection_count, &index->connection_room, sizeof *index->connections))
+		index->connections[index->connection_count++] = (struct trace_port){
+			.image = image, .fd = fields.fd, .generation = fields.generation, .peer = text_field(view, "peer")};
+}
+
+static void take_session(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, SESSION, fields);
+	if (fields.slot < LORG_SESSIONS)
+		index->trace.sessions[fields.slot] = text_field(view, "name");
+}
+
+static void take_lost(struct trace_index *index, unsigned process, const struct event_view *view)
+{
+	EVENT_FIELDS(view, LOST, fields);
+	index->trace.lost += fields.count;
+	index->trace.processes[process].lost += fields.count;
+}
+
+static void take_gap(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, GAP, fields);
+	index_gap(index, text_field(view, "what"), text_field(view, "why"), fields.count, fields.pid, view->tick);
+}
+
+/* "recording ended packets=N": the last word of the collector. */
+static void take_mark(struct trace_index *index, const struct event_view *view)
+{
+	static const char ended[] = "recording ended";
+	struct trace_text text = text_field(view, "text");
+	char copy[80];
+	unsigned long long packets;
+	if (text.length < sizeof ended - 1 || memcmp(text.bytes, ended, sizeof ended - 1) != 0)
+		return;
+	index->trace.ended = 1;
+	copy_name(copy, sizeof copy, text);
+	if (sscanf(copy, "recording ended packets=%llu", &packets) == 1)
+		index->packets_promised = packets;
+}
+
+static void take_event(struct trace_index *index, unsigned process, const struct event_view *view)
+{
+	struct trace_image *image = index->trace.images[index->trace.processes[process].image->number];
+	switch (view->id) {
+	case LORG_EVENT_IMAGE:
+		take_image(image, view);
+		break;
+	case LORG_EVENT_MODULE:
+		take_module(index, image, view);
+		break;
+	case LORG_EVENT_MODULE_UNLOADED:
+		take_unload(index, image, view);
+		break;
+	case LORG_EVENT_FUNCTION:
+		take_function(index, image, view);
+		break;
+	case LORG_EVENT_HOOK:
+		take_hook(index, view);
+		break;
+	case LORG_EVENT_CLOCK:
+		take_clock(index, view);
+		break;
+	case LORG_EVENT_EXIT:
+		take_exit(index, process, view);
+		break;
+	case LORG_EVENT_OPEN:
+		take_open(index, image, view);
+		break;
+	case LORG_EVENT_CONNECTED:
+		take_connected(index, image, view);
+		break;
+	case LORG_EVENT_SESSION:
+		take_session(index, view);
+		break;
+	case LORG_EVENT_REGISTER:
+		take_name(index, process, view);
+		break;
+	case LORG_EVENT_LOST:
+		take_lost(index, process, view);
+		break;
+	case LORG_EVENT_GAP:
+		take_gap(index, view);
+		break;
+	case LORG_EVENT_MARK:
+		take_mark(index, view);
+		break;
+	default:
+		break;
+	}
+}
+
+void index_events(struct trace_index *index, struct trace_packet *packet)
+{
+	struct trace *trace = &index->trace;
+	const uint8_t *start = packet->start;
+	uint64_t counts[LORG_EVENT_COMPACT_LAST + 1] = {0};
+	uint64_t seen = 0;
+	uint32_t at = LORG_PACKET_HEAD, length = packet->length;
+	struct event_view view;
+	while (at < length) {
+		uint32_t id = load32(start + at) & 31;
+		/* Most events of most traces: no state, no stamp needed. */
+		if (length - at >= 8 && (id == LORG_EVENT_ENTER || id == LORG_EVENT_EXIT_FUNCTION)) {
+			counts[id]++;
+			at += 8;
+			continue;
+		}
+		enum event_status status = event_decode(start + at, length - at, packet->begin, &view);
+		if (status == EVENT_BAD)
+			break;
+		at += view.length;
+		if (status == EVENT_HOLE || status == EVENT_FILLER)
+			continue;
+		seen++;
+		if (status == EVENT_UNKNOWN)
+			continue;
+		trace->event_counts[view.id]++;
+		if (view.effective < packet->earliest)
+			packet->earliest = view.effective;
+		packet->early_count += view.effective < view.tick;
+		if (view.id > LORG_EVENT_COMPACT_LAST)
+			take_event(index, packet->process, &view);
+	}
+	for (unsigned id = 0; id <= LORG_EVENT_COMPACT_LAST; id++) {
+		trace->event_counts[id] += counts[id];
+		seen += counts[id];
+	}
+	trace->processes[packet->process].event_count += seen;
+	trace->event_count += seen;
+	packet->length = at;
+}
+
+/* ---- when all has been seen --------------------------------------------- */
+
+static int packets_in_order(const void *left, const void *right)
+{
+	const struct trace_packet *a = left, *b = right;
+	if (a->earliest != b->earliest)
+		return a->earliest < b->earliest ? -1 : 1;
+	if (a->stream != b->stream)
+		return a->stream < b->stream ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int functions_in_order(const void *left, const void *right)
+{
+	const struct trace_function *a = left, *b = right;
+	if (a->image->family != b->image->family)
+		return a->image->family->number < b->image->family->number ? -1 : 1;
+	if (a->function != b->function)
+		return a->function < b->function ? -1 : 1;
+	return a->tick < b->tick ? -1 : a->tick > b->tick;
+}
+
+static int modules_in_order(const void *left, const void *right)
+{
+	const struct trace_module *a = *(const struct trace_module *const *)left, *b = *(const struct trace_module *const *)right;
+	if (a->tick != b->tick)
+		return a->tick < b->tick ? -1 : 1;
+	return a->number < b->number ? -1 : 1;
+}
+
+static int clocks_in_order(const void *left, const void *right)
+{
+	const struct clock_piece *a = left, *b = right;
+	return a->base_tick < b->base_tick ? -1 : a->base_tick > b->base_tick;
+}
+
+static int names_in_order(const void *left, const void *right)
+{
+	const struct name_told *a = left, *b = right;
+	return a->tick < b->tick ? -1 : a->tick > b->tick;
+}
+
+static void sort(void *array, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+	if (count > 1)
+		qsort(array, count, size, compare);
+}
+
+/* Whether an image writes into the arena of its parent. */
+static int inherits_arena(const struct trace_image *image)
+{
+	switch (image->birth) {
+	case LORG_BIRTH_UNKNOWN:
+	case LORG_BIRTH_EXEC:
+	case LORG_BIRTH_COMMAND:
+		return 0;
+	default:
+		return 1;
+	}
+}
+
+/* Follows parents to the first image of the arena; a ring of parents, which only a damaged file has, is cut. */
+static void find_family(struct trace *trace, struct trace_image *image)
+{
+	struct trace_image *root = image;
+	unsigned steps = 0;
+	while (!root->family && root->parent && inherits_arena(root)) {
+		root = trace->images[root->parent->number];
+		if (++steps > trace->image_count) {
+			image->parent = NULL;
+			root = image;
+			break;
+		}
+	}
+	const struct trace_image *family = root->family ? root->family : root;
+	for (struct trace_image *each = image; !each->family;) {
+		each->family = family;
+		if (each == family)
+			break;
+		each = trace->images[each->parent->number];
+	}
+}
+
+static void link_images(struct trace_index *index)
+{
+	static const uint8_t none[16];
+	struct trace *trace = &index->trace;
+	unsigned count = trace->image_count;
+	for (unsigned i = 0; i < count; i++) {
+		struct trace_image *image = trace->images[i];
+		if (memcmp(image->parent_id, none, 16) == 0 || memcmp(image->parent_id, image->id, 16) == 0)
+			continue;
+		uint64_t low, high;
+		memcpy(&low, image->parent_id, 8);
+		memcpy(&high, image->parent_id + 8, 8);
+		image->parent = trace_image_by_id(trace, low, high);
+	}
+	for (unsigned i = 0; i < count; i++)
+		find_family(trace, trace->images[i]);
+}
+
+static void link_modules(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	sort(index->modules, index->module_count, sizeof *index->modules, modules_in_order);
+	for (unsigned i = 0; i < index->module_count; i++)
+		trace->images[index->modules[i]->image->number]->module_count++;
+	for (unsigned i = 0; i < trace->image_count; i++) {
+		struct trace_image *image = trace->images[i];
+		image->modules = image->module_count ? calloc(image->module_count, sizeof(void *)) : NULL;
+		if (image->module_count && !image->modules)
+			index->out_of_memory = 1;
+		image->module_count = 0;
+	}
+	for (unsigned i = 0; i < index->module_count && !index->out_of_memory; i++) {
+		struct trace_image *image = trace->images[index->modules[i]->image->number];
+		index->modules[i]->number = i;
+		image->modules[image->module_count++] = index->modules[i];
+	}
+}
+
+static void link_unloads(struct trace_index *index)
+{
+	for (unsigned i = 0; i < index->unload_count; i++) {
+		const struct unload_told *unload = &index->unloads[i];
+		for (unsigned m = unload->image->module_count; m-- > 0;) {
+			struct trace_module *module = index->modules[unload->image->modules[m]->number];
+			if (module->base != unload->base || module->tick > unload->tick || module->unload_tick < unload->tick)
+				continue;
+			module->unload_tick = unload->tick;
+			break;
+		}
+	}
+}
+
+static int processes_by_thread(const void *left, const void *right)
+{
+	const struct trace_process *a = *(const struct trace_process *const *)left, *b = *(const struct trace_process *const *)right;
+	if (a->image->number != b->image->number)
+		return a->image->number < b->image->number ? -1 : 1;
+	if (a->tid != b->tid)
+		return a->tid < b->tid ? -1 : 1;
+	return a->birth < b->birth ? -1 : a->birth > b->birth;
+}
+
+/* The process of that thread id which lived at that tick; `sorted` by image, tid, birth. */
+static struct trace_process *thread_at(struct trace_process **sorted, unsigned count, const struct name_told *name)
+{
+	unsigned low = 0, high = count;
+	while (low < high) { /* the first that is beyond */
+		unsigned middle = low + (high - low) / 2;
+		const struct trace_process *process = sorted[middle];
+		int beyond = process->image->number != name->image->number ? process->image->number > name->image->number :
+			     process->tid != name->tid			   ? process->tid > name->tid :
+									     process->birth > name->tick;
+		if (beyond)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (low == 0 || sorted[low - 1]->image != name->image || sorted[low - 1]->tid != name->tid)
+		return NULL;
+	return sorted[low - 1];
+}
+
+static void link_names(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	if (index->name_count == 0)
+		return;
+	struct trace_process **sorted = calloc(trace->process_count, sizeof *sorted);
+	if (!sorted) {
+		index->out_of_memory = 1;
+		return;
+	}
+	for (unsigned i = 0; i < trace->process_count; i++)
+		sorted[i] = &trace->processes[i];
+	sort(sorted, trace->process_count, sizeof *sorted, processes_by_thread);
+	sort(index->names, index->name_count, sizeof *index->names, names_in_order);
+	for (unsigned i = 0; i < index->name_count; i++) {
+		const struct name_told *name = &index->names[i];
+		struct trace_process *process = &trace->processes[name->process];
+		if (name->tid != process->tid)
+			process = thread_at(sorted, trace->process_count, name);
+		if (process)
+			process->name = name->name;
+	}
+	free(sorted);
+}
+
+static int ports_in_order(const void *left, const void *right)
+{
+	const struct trace_port *a = left, *b = right;
+	if (a->image->number != b->image->number)
+		return a->image->number < b->image->number ? -1 : 1;
+	if (a->fd != b->fd)
+		return a->fd < b->fd ? -1 : 1;
+	return a->generation < b->generation ? -1 : a->generation > b->generation;
+}
+
+static void link_ports(struct trace_index *index)
+{
+	sort(index->ports, index->port_count, sizeof *index->ports, ports_in_order);
+	for (unsigned i = 0; i < index->connection_count; i++) {
+		const struct trace_port *connection = &index->connections[i];
+		const struct trace_port *port =
+			trace_port(&index->trace, connection->image, connection->fd, connection->generation);
+		if (port)
+			index->ports[port - index->ports].peer = connection->peer;
+	}
+}
+
+/* An image that another one follows by exec ended with that, and so did its threads. */
+static void end_by_exec(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	for (unsigned i = 0; i < trace->image_count; i++) {
+		const struct trace_image *image = trace->images[i];
+		struct trace_image *before = image->birth == LORG_BIRTH_EXEC && image->parent ? trace->images[image->parent->number] : NULL;
+		if (before && before->pid == image->pid && !before->exit.known)
+			before->exit = (struct trace_exit){.known = 1, .tick = image->tick, .reason = LORG_REASON_EXEC};
+	}
+	for (unsigned i = 0; i < trace->process_count; i++) {
+		struct trace_process *process = &trace->processes[i];
+		if (!process->exit.known && process->image->exit.known && process->image->exit.reason == LORG_REASON_EXEC)
+			process->exit = process->image->exit;
+	}
+}
+
+static void find_extent(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	for (unsigned i = 0; i < trace->process_count; i++) {
+		struct trace_process *process = &trace->processes[i];
+		struct trace_image *image = trace->images[process->image->number];
+		if (process->first_tick > process->last_tick)
+			process->first_tick = process->last_tick = process->birth;
+		if (!image->told && process->first_tick < image->tick)
+			image->tick = process->first_tick;
+		if (process->pid == 0 || process->event_count == 0)
+			continue;
+		if (trace->last_tick == 0 || process->first_tick < trace->first_tick)
+			trace->first_tick = process->first_tick;
+		if (process->last_tick > trace->last_tick)
+			trace->last_tick = process->last_tick;
+	}
+}
+
+static void tell_what_is_missing(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	static const char cut_short[] = "packets of the recording";
+	char why[120];
+	if (index->damage_untold > 0) {
+		snprintf(why, sizeof why, "and %llu more places are damaged", (unsigned long long)index->damage_untold);
+		index_gap(index, (struct trace_text){(const uint8_t *)"stream files", 12},
+			  (struct trace_text){(const uint8_t *)why, (uint32_t)strlen(why)}, index->damage_untold, 0, 0);
+	}
+	if (index->packets_promised > trace->packet_count) {
+		snprintf(why, sizeof why, "%llu of %llu are missing from the files",
+			 (unsigned long long)(index->packets_promised - trace->packet_count),
+			 (unsigned long long)index->packets_promised);
+		index_gap(index, (struct trace_text){(const uint8_t *)cut_short, sizeof cut_short - 1},
+			  (struct trace_text){(const uint8_t *)why, (uint32_t)strlen(why)}, 1, 0, 0);
+		trace->gaps[trace->gap_count - 1].damage = 1;
+	}
+}
+
+void index_finish(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	if (index->out_of_memory)
+		return;
+	sort(trace->packets, trace->packet_count, sizeof *trace->packets, packets_in_order);
+	sort(index->clocks, index->clock_count, sizeof *index->clocks, clocks_in_order);
+	trace->has_clock = index->clock_count > 0;
+	if (trace->has_clock)
+		trace->wall_offset_ns = index->clocks[index->clock_count - 1].wall_offset_ns;
+	link_images(index);
+	sort(index->functions, index->function_count, sizeof *index->functions, functions_in_order);
+	for (unsigned i = 0; i < index->function_count; i++)
+		index->functions[i].number = i;
+	link_modules(index);
+	if (index->out_of_memory)
+		return;
+	link_unloads(index);
+	link_names(index);
+	link_ports(index);
+	find_extent(index);
+	end_by_exec(index);
+	tell_what_is_missing(index);
+}

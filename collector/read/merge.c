@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * merge.c: all events by effective tick.
+ *
+ * A packet's events are in the order in which they were written. Those that
+ * tell of an earlier entry are few; a cursor lists them, sorted, and takes
+ * whichever is earlier: the next of the list or the next of the others. A
+ * heap holds one cursor for each packet that has begun.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/read/index.h"
+
+/* An event that counts as of its entry. */
+struct early {
+	uint64_t effective;
+	uint32_t at;
+};
+
+struct cursor {
+	const struct trace_packet *packet;
+	uint64_t previous; /* tick of the event before `at` */
+	uint32_t at;	   /* of the next event that is not early; packet->length: none left */
+	struct event_view next;
+	enum event_status next_status;
+	struct early *early;
+	uint32_t early_room, early_count, early_next;
+	uint64_t key; /* effective tick of the event to come */
+	int key_early; /* 1: it is the next of the list */
+	int begun;
+};
+
+struct merge {
+	const struct trace *trace;
+	size_t next_packet;
+	struct cursor **heap;
+	size_t heap_count, heap_room;
+	struct cursor *spare; /* one ended cursor, for the next packet */
+	uint64_t hlc, time, number;
+};
+
+uint64_t hlc_next(uint64_t previous, uint64_t ns)
+{
+	uint64_t begins = ns / 1000 << 16;
+	return begins > previous ? begins : previous + 1;
+}
+
+/* ---- one packet -------------------------------------------------------- */
+
+static int early_in_order(const void *left, const void *right)
+{
+	const struct early *a = left, *b = right;
+	if (a->effective != b->effective)
+		return a->effective < b->effective ? -1 : 1;
+	return a->at < b->at ? -1 : a->at > b->at;
+}
+
+/* Decodes what stands at `at`; holes and fillers are passed over. Returns 0 at the end. */
+static int decode_at(const struct trace_packet *packet, uint32_t *at, uint64_t previous, struct event_view *view,
+		     enum event_status *status)
+{
+	while (*at < packet->length) {
+		*status = event_decode(packet->start + *at, packet->length - *at, previous, view);
+		if (*status == EVENT_OK || *status == EVENT_UNKNOWN)
+			return 1;
+		if (*status == EVENT_BAD)
+			break;
+		*at += view->length;
+	}
+	*at = packet->length;
+	return 0;
+}
+
+static int list_early(struct cursor *cursor)
+{
+	const struct trace_packet *packet = cursor->packet;
+	cursor->early_count = cursor->early_next = 0;
+	if (packet->early_count == 0)
+		return 1;
+	if (packet->early_count > cursor->early_room) {
+		struct early *grown = reallocarray(cursor->early, packet->early_count, sizeof *grown);
+		if (!grown)
+			return 0;
+		cursor->early = grown;
+		cursor->early_room = packet->early_count;
+	}
+	uint64_t previous = packet->begin;
+	struct event_view view;
+	enum event_status status;
+	for (uint32_t at = LORG_PACKET_HEAD; decode_at(packet, &at, previous, &view, &status); at += view.length) {
+		previous = view.tick;
+		if (view.effective < view.tick && cursor->early_count < packet->early_count)
+			cursor->early[cursor->early_count++] = (struct early){view.effective, at};
+	}
+	if (cursor->early_count > 1)
+		qsort(cursor->early, cursor->early_count, sizeof *cursor->early, early_in_order);
+	return 1;
+}
+
+/* Moves to the next event that is not early, from `at` on. */
+static void find_next(struct cursor *cursor)
+{
+	while (decode_at(cursor->packet, &cursor->at, cursor->previous, &cursor->next, &cursor->next_status)) {
+		if (cursor->next.effective == cursor->next.tick)
+			return;
+		cursor->previous = cursor->next.tick;
+		cursor->at += cursor->next.length;
+	}
+}
+
+/* Sets the key; returns 0 when the packet has no more events. */
+static int set_key(struct cursor *cursor)
+{
+	int has_early = cursor->early_next < cursor->early_count, has_next = cursor->at < cursor->packet->length;
+	if (!has_early && !has_next)
+		return 0;
+	const struct early *early = &cursor->early[cursor->early_next];
+	cursor->key_early = has_early && (!has_next || early->effective < cursor->next.tick ||
+					  (early->effective == cursor->next.tick && early->at < cursor->at));
+	cursor->key = cursor->key_early ? early->effective : cursor->next.tick;
+	return 1;
+}
+
+static void take(struct cursor *cursor, struct trace_event *event)
+{
+	if (cursor->key_early) {
+		uint32_t at = cursor->early[cursor->early_next++].at;
+		/* Early events are in extended form: they bring their own stamp. */
+		event_decode(cursor->packet->start + at, cursor->packet->length - at, 0, &event->view);
+		return;
+	}
+	event->view = cursor->next;
+	cursor->previous = cursor->next.tick;
+	cursor->at += cursor->next.length;
+	find_next(cursor);
+}
+
+/* ---- the heap ---------------------------------------------------------- */
+
+static int before(const struct cursor *a, const struct cursor *b)
+{
+	if (a->key != b->key)
+		return a->key < b->key;
+	if (a->packet->stream != b->packet->stream)
+		return a->packet->stream < b->packet->stream;
+	return a->packet->number < b->packet->number;
+}
+
+static void sift_down(struct merge *merge)
+{
+	struct cursor **heap = merge->heap, *moving = heap[0];
+	size_t at = 0;
+	for (;;) {
+		size_t child = at * 2 + 1;
+		if (child >= merge->heap_count)
+			break;
+		if (child + 1 < merge->heap_count && before(heap[child + 1], heap[child]))
+			child++;
+		if (!before(heap[child], moving))
+			break;
+		heap[at] = heap[child];
+		at = child;
+	}
+	heap[at] = moving;
+}
+
+static void sift_up(struct merge *merge, struct cursor *cursor)
+{
+	size_t at = merge->heap_count++;
+	for (; at > 0 && before(cursor, merge->heap[(at - 1) / 2]); at = (at - 1) / 2)
+		merge->heap[at] = merge->heap[(at - 1) / 2];
+	merge->heap[at] = cursor;
+}
+
+static void cursor_free(struct cursor *cursor)
+{
+	if (cursor)
+		free(cursor->early);
+	free(cursor);
+}
+
+static void cursor_done(struct merge *merge, struct cursor *cursor)
+{
+	if (merge->spare) {
+		cursor_free(cursor);
+		return;
+	}
+	merge->spare = cursor;
+}
+
+/* Brings a packet into the heap. Returns 0 when memory ran out. */
+static int begin_packet(struct merge *merge, const struct trace_packet *packet)
+{
+	struct cursor *cursor = merge->spare ? merge->spare : calloc(1, sizeof *cursor);
+	merge->spare = NULL;
+	if (!cursor)
+		return 0;
+	cursor->packet = packet;
+	cursor->previous = packet->begin;
+	cursor->at = LORG_PACKET_HEAD;
+	cursor->begun = 0;
+	if (!list_early(cursor)) {
+		cursor_free(cursor);
+		return 0;
+	}
+	find_next(cursor);
+	if (!set_key(cursor)) {
+		cursor_done(merge, cursor);
+		return 1;
+	}
+	if (merge->heap_count == merge->heap_room) {
+		size_t room = merge->heap_room ? merge->heap_room * 2 : 64;
+		struct cursor **grown = reallocarray(merge->heap, room, sizeof(struct cursor *));
+		if (!grown) {
+			cursor_free(cursor);
+			return 0;
+		}
+		merge->heap = grown;
+		merge->heap_room = room;
+	}
+	sift_up(merge, cursor);
+	return 1;
+}
+
+struct merge *merge_start(const struct trace *trace)
+{
+	struct merge *merge = calloc(1, sizeof *merge);
+	if (merge)
+		merge->trace = trace;
+	return merge;
+}
+
+static int is_superseded(const struct trace_event *event)
+{
+	return event->view.id == LORG_EVENT_EXIT && event->process->exit.known && event->process->exit.tick != event->view.tick;
+}
+
+static int begin_packets(struct merge *merge)
+{
+	const struct trace *trace = merge->trace;
+	while (merge->next_packet < trace->packet_count &&
+	       (merge->heap_count == 0 || trace->packets[merge->next_packet].earliest <= merge->heap[0]->key))
+		if (!begin_packet(merge, &trace->packets[merge->next_packet++]))
+			return 0;
+	return 1;
+}
+
+int merge_next(struct merge *merge, struct trace_event *event)
+{
+	const struct trace *trace = merge->trace;
+	if (!begin_packets(merge))
+		return -1;
+	if (merge->heap_count == 0)
+		return 0;
+	struct cursor *cursor = merge->heap[0];
+	const struct trace_packet *packet = cursor->packet;
+	take(cursor, event);
+	event->process = &trace->processes[packet->process];
+	event->session = packet->session;
+	event->lost = cursor->begun ? 0 : packet->lost;
+	event->number = ++merge->number;
+	event->superseded = is_superseded(event);
+	cursor->begun = 1;
+
+	uint64_t time = trace_time(trace, event->view.effective);
+	if (time > merge->time)
+		merge->time = time;
+	event->time = merge->time;
+	merge->hlc = hlc_next(merge->hlc, merge->time);
+	event->hlc = merge->hlc;
+
+	if (!set_key(cursor)) {
+		merge->heap[0] = merge->heap[--merge->heap_count];
+		cursor_done(merge, cursor);
+	}
+	if (merge->heap_count > 1)
+		sift_down(merge);
+	return 1;
+}
+
+void merge_end(struct merge *merge)
+{
+	if (!merge)
+		return;
+	for (size_t i = 0; i < merge->heap_count; i++)
+		cursor_free(merge->heap[i]);
+	free(merge->heap);
+	cursor_free(merge->spare);
+	free(merge);
+}

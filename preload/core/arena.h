@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * arena.h: this program's view of the shared memory (include/lorg/abi.h).
+ *
+ * The state here is process-private. All zero means "not attached": every hook
+ * forwards. Functions are async-signal-safe unless said otherwise.
+ */
+#ifndef LORG_PRELOAD_ARENA_H
+#define LORG_PRELOAD_ARENA_H
+
+#include <lorg/abi.h>
+
+#include "preload/core/memory.h"
+
+/* What the variable LORG says; filled by start.c before attach. */
+struct lorg_settings {
+	uint32_t collector_pid;
+	int32_t node_descriptor;
+	uint64_t node_size;
+	uint8_t token[16];
+	uint8_t previous_image[16];
+	char socket_path[108]; /* empty: none */
+	char preload_path[512]; /* of liblorg.so, as LD_PRELOAD named it */
+};
+
+struct arena {
+	struct lorg_node *node;	  /* NULL: none */
+	struct lorg_arena *shared; /* NULL: not attached; set last */
+	/* copies: what bounds our own accesses is not read from shared memory */
+	uint64_t size;
+	uint64_t chunks_offset;
+	uint32_t chunk_count;
+	uint32_t mapped_chunks;	      /* chunks below this lie in mapped segments; atomic, grows */
+	struct lorg_clock clock;
+	uint8_t trace_uuid[16];
+	uint64_t images_offset, functions_offset, sessions_offset, control_offset;
+	uint64_t channels_offset;      /* in the node segment */
+	char *segments[64];	      /* where each 16 MiB of the arena is mapped; atomic */
+	struct lorg_settings settings;
+	uint32_t seen_generation;
+	uint32_t message_length;      /* bytes kept of a message */
+	uint32_t overflow;	      /* enum lorg_overflow */
+	uint64_t block_limit_ns;
+	uint32_t gate_mask;	      /* enum lorg_gate bits of the session in slot 0 */
+	const char *attach_failure;   /* reason, when shared is NULL */
+};
+
+/* The one arena of this program. Owner: start.c until attached, then read-only but for the atomics. */
+extern HIDDEN struct arena the_arena;
+
+/*
+ * The gate bytes, indexed by hook id. NULL until attached, then the arena's,
+ * and zeros once detached. A relaxed load of one of them is all that a hook costs
+ * that is off.
+ */
+extern HIDDEN const uint8_t *hook_gates;
+
+/*
+ * Maps the node segment, claims an arena, maps it. Called once by start.c from
+ * the initfirst constructor, before other code of the program runs.
+ * Returns 0, or -1 with the_arena.attach_failure set.
+ */
+HIDDEN int arena_attach(const struct lorg_settings *settings);
+
+/* Forward only from now on; safe at any time. */
+HIDDEN void arena_detach(const char *reason);
+
+/* In a fork child: another thread of the parent may have been growing the mapping; here it is not. */
+HIDDEN void arena_fork_child(void);
+
+/* Re-reads settings that the collector changed. Called when settings_generation differs from seen_generation. */
+HIDDEN void arena_refresh(void);
+
+/* Address of a byte of the arena, or NULL where it is not mapped. */
+HIDDEN void *arena_at(uint64_t offset);
+
+/* Address of chunk `index`, or NULL when not mapped. */
+HIDDEN void *arena_chunk(uint32_t index);
+
+HIDDEN struct lorg_image *arena_image(uint32_t index);
+HIDDEN struct lorg_process *arena_process(uint32_t index);
+HIDDEN struct lorg_function *arena_function(uint32_t slot);
+
+/*
+ * Takes a free chunk, lowest first, in state `state` for process `process`
+ * (an index); the chunk is all zero. Grows the mapping when needed and allowed.
+ * Returns its index, or UINT32_MAX when there is none (does not wait).
+ */
+HIDDEN uint32_t arena_take_chunk(enum lorg_chunk_state state, unsigned session, uint32_t process);
+
+/* Gives a FILLING chunk of process `process` to the collector; nothing if it is not (any more). */
+HIDDEN void arena_chunk_full(uint32_t index, uint32_t process);
+
+/* The control word of a chunk; atomic. */
+HIDDEN uint64_t *arena_chunk_control(uint32_t index);
+
+/* True if [address, address + length) overlaps memory of ours that the program must not lock, advise or unmap. */
+HIDDEN int arena_overlaps(const void *address, size_t length);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * event.c: what event.h leaves out of the hot path: extended events, the next
+ * chunk, and what happens when there is none.
+ *
+ * A signal handler may trace between any two instructions here. What it and
+ * the code it interrupted both change is changed by single instructions
+ * (without lock: they share a thread), and re-read afterwards.
+ */
+#include "preload/core/event.h"
+
+#include <sys/uio.h>
+#include <time.h>
+
+#include "preload/core/raw.h"
+
+/* ---- clock ---- */
+
+uint64_t clock_slow(void)
+{
+	struct thread *self = &this_thread;
+	if (self->no_clock || (the_arena.clock.source != LORG_CLOCK_TSC && !system_calls_allowed()))
+		return self->packet ? self->packet->last + 1 : the_arena.clock.base_tick;
+	if (the_arena.clock.source == LORG_CLOCK_TSC)
+		return __builtin_ia32_rdtsc();
+	struct timespec now;
+	raw_syscall3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t ticks_of_ns(uint64_t ns)
+{
+	uint64_t frequency = the_arena.clock.frequency ? the_arena.clock.frequency : 1000000000u;
+	return (uint64_t)((unsigned __int128)ns * frequency / 1000000000u);
+}
+
+/* ---- chunks ---- */
+
+static void count_lost(struct thread *self)
+{
+	/* One instruction: a handler's own losses are not overwritten. */
+	__asm__ volatile("incq %0" : "+m"(self->process->lost) : : "cc");
+}
+
+static uint32_t next_sequence(struct thread *self)
+{
+	uint32_t one = 1;
+	__asm__ volatile("xaddl %0, %1" : "+r"(one), "+m"(self->sequence) : : "cc");
+	return one + 1;
+}
+
+/* Bytes of the event at `word`; 0 for a reserved one that is not yet written. */
+static uint32_t written_length(const uint64_t *word)
+{
+	uint64_t first = __atomic_load_n(word, __ATOMIC_RELAXED);
+	uint32_t id = first & 31;
+	if (id == LORG_EVENT_EXTENDED) {
+		uint32_t length = (uint32_t)(first >> 48) & ~7u;
+		return (uint16_t)(first >> 32) == LORG_EVENT_FILLER ? 0 : length;
+	}
+	if (id == LORG_EVENT_ENTER_LINE || id == LORG_EVENT_EXIT_LINE || id == LORG_EVENT_CATCH_LINE)
+		return 16;
+	return id ? 8 : 0;
+}
+
+void event_finish_packet(struct lorg_packet *packet, uint32_t process)
+{
+	uint32_t end = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
+	if (end > LORG_CHUNK_SIZE)
+		end = LORG_CHUNK_SIZE;
+	for (uint32_t at = LORG_PACKET_HEAD; at + 8 <= end;) {
+		uint32_t length = written_length((uint64_t *)((char *)packet + at));
+		if (!length)
+			return;
+		at += length;
+	}
+	arena_chunk_full(packet->chunk_index, process);
+}
+
+/* Leaves the current chunk. */
+static void close_packet(struct thread *self)
+{
+	struct lorg_packet *packet = self->packet;
+	struct lorg_packet *seen = packet;
+	if (!packet)
+		return;
+	/* Whoever of us and a handler takes the pointer away hands the chunk over. */
+	__asm__ volatile("cmpxchgq %2, %1" : "+a"(seen), "+m"(self->packet) : "r"((struct lorg_packet *)0) : "memory", "cc");
+	if (seen == packet)
+		event_finish_packet(packet, self->process_index);
+}
+
+/* A chunk that lost the race against a handler's goes back as it came: zero. */
+static void give_back(uint32_t index, struct lorg_packet *packet)
+{
+	memset(packet, 0, sizeof *packet);
+	__atomic_store_n(arena_chunk_control(index), 0, __ATOMIC_RELEASE);
+}
+
+static void begin_packet(struct thread *self, struct lorg_packet *packet, uint32_t index, uint64_t lost)
+{
+	struct lorg_process *process = self->process;
+	const struct lorg_image *image = arena_image(process->image);
+	packet->magic = LORG_PACKET_MAGIC;
+	memcpy(packet->trace_uuid, the_arena.trace_uuid, sizeof packet->trace_uuid);
+	packet->sequence = next_sequence(self);
+	packet->events_discarded = lost;
+	packet->session = 0;
+	packet->process_index = self->process_index;
+	packet->chunk_index = index;
+	packet->process_birth = process->birth_tick;
+	packet->runtime_process = process->runtime_process;
+	memcpy(packet->image, image ? image->id : the_program.image_id, sizeof packet->image);
+	packet->begin = clock_now();
+	packet->last = packet->begin;
+	/* Last, release: from here on the collector reads. */
+	__atomic_store_n(&packet->position, LORG_PACKET_HEAD, __ATOMIC_RELEASE);
+}
+
+/* Makes chunk `index` the thread's current one, unless a handler has taken one meanwhile. */
+static void open_packet(struct thread *self, uint32_t index)
+{
+	struct lorg_packet *packet = arena_chunk(index);
+	struct lorg_process *process = self->process;
+	uint64_t lost = process->lost - process->lost_told;
+	struct lorg_packet *seen = 0;
+	process->lost_told += lost;
+	begin_packet(self, packet, index, lost);
+	__asm__ volatile("cmpxchgq %2, %1" : "+a"(seen), "+m"(self->packet) : "r"(packet) : "memory", "cc");
+	if (!seen) {
+		process->session[0].chunk = index + 1;
+		return;
+	}
+	process->lost_told -= lost;
+	give_back(index, packet);
+}
+
+/* ---- no room ---- */
+
+static uint32_t count_events(const struct lorg_packet *packet)
+{
+	uint32_t count = 0;
+	uint32_t end = packet->position < LORG_CHUNK_SIZE ? packet->position : LORG_CHUNK_SIZE;
+	for (uint32_t at = LORG_PACKET_HEAD; at + 8 <= end;) {
+		const uint64_t *word = (const void *)((const char *)packet + at);
+		uint32_t length = written_length(word);
+		int withdrawn = (uint32_t)*word == LORG_EVENT_EXTENDED && (uint16_t)(*word >> 32) == LORG_EVENT_WITHDRAWN;
+		count += length && !withdrawn;
+		at += length ? length : 8;
+	}
+	return count;
+}
+
+/* Flight recorder: this thread's oldest full chunk is used again; what it held is counted as lost. */
+static uint32_t take_oldest_own(struct thread *self)
+{
+	uint32_t mapped = __atomic_load_n(&the_arena.mapped_chunks, __ATOMIC_ACQUIRE);
+	uint64_t mine = lorg_chunk_word(LORG_CHUNK_FULL, 0, self->process_index);
+	uint32_t oldest = UINT32_MAX;
+	for (uint32_t i = 0; i < mapped; i++) {
+		if (__atomic_load_n(arena_chunk_control(i), __ATOMIC_RELAXED) != mine)
+			continue;
+		struct lorg_packet *packet = arena_chunk(i);
+		if (oldest == UINT32_MAX || packet->sequence < ((struct lorg_packet *)arena_chunk(oldest))->sequence)
+			oldest = i;
+	}
+	if (oldest == UINT32_MAX)
+		return oldest;
+	uint64_t filling = lorg_chunk_word(LORG_CHUNK_FILLING, 0, self->process_index);
+	/* Acquire: the collector may be about to take it, too. */
+	if (!__atomic_compare_exchange_n(arena_chunk_control(oldest), &mine, filling, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return UINT32_MAX;
+	struct lorg_packet *packet = arena_chunk(oldest);
+	uint64_t lost = count_events(packet) + packet->events_discarded;
+	__asm__ volatile("addq %1, %0" : "+m"(self->process->lost) : "r"(lost) : "cc");
+	memset(packet, 0, LORG_CHUNK_SIZE);
+	return oldest;
+}
+
+/* Waits for a chunk. Bounded; once in vain, it is not tried again until a chunk has been had. */
+static uint32_t wait_for_chunk(struct thread *self)
+{
+	uint64_t limit = ticks_of_ns(the_arena.block_limit_ns);
+	uint64_t start = clock_now();
+	if (self->waited_in_vain || self->no_clock)
+		return UINT32_MAX;
+	for (uint32_t round = 0;; round++) {
+		uint32_t index = arena_take_chunk(LORG_CHUNK_FILLING, 0, self->process_index);
+		if (index != UINT32_MAX)
+			return index;
+		if (clock_now() - start > limit || __atomic_load_n(&the_arena.shared->detached, __ATOMIC_RELAXED))
+			break;
+		if (round > 16 && system_calls_allowed())
+			raw_sleep_ns(50000);
+		else
+			for (int i = 0; i < 100; i++)
+				__builtin_ia32_pause();
+	}
+	self->waited_in_vain = 1;
+	return UINT32_MAX;
+}
+
+/* A new current chunk. 0 on success, -1: there is none, the event is lost. */
+static int next_packet(struct thread *self)
+{
+	close_packet(self);
+	if (__atomic_load_n(&the_arena.shared->settings_generation, __ATOMIC_RELAXED) != the_arena.seen_generation)
+		arena_refresh();
+	uint32_t index = arena_take_chunk(LORG_CHUNK_FILLING, 0, self->process_index);
+	if (index == UINT32_MAX && the_arena.overflow == LORG_OVERFLOW_OVERWRITE)
+		index = take_oldest_own(self);
+	if (index == UINT32_MAX && the_arena.overflow == LORG_OVERFLOW_BLOCK)
+		index = wait_for_chunk(self);
+	if (index == UINT32_MAX)
+		return -1;
+	self->waited_in_vain = 0;
+	open_packet(self, index);
+	return 0;
+}
+
+/* A program that punches holes into the arena takes our entry away; then another is claimed. */
+static int still_owner(struct thread *self)
+{
+	struct lorg_process *process = self->process;
+	if (process->index == self->process_index && process->state >= LORG_PROCESS_ALIVE)
+		return 1;
+	__atomic_fetch_add(&the_arena.shared->damage_count, 1, __ATOMIC_RELAXED);
+	self->packet = 0;
+	self->process = 0;
+	return thread_claim() != 0;
+}
+
+/* ---- extended events ---- */
+
+/* The offset of `size` bytes in *packet, 0: none. */
+static uint32_t reserve(struct thread *self, uint32_t size, uint64_t *tick, struct lorg_packet **packet)
+{
+	for (int attempt = 0; attempt < 3; attempt++) {
+		*packet = self->packet;
+		uint32_t at = *packet ? event_reserve_in(*packet, size, UINT64_MAX, tick) : 0;
+		if (at)
+			return at;
+		if (!still_owner(self) || next_packet(self))
+			break;
+	}
+	if (self->process)
+		count_lost(self);
+	return 0;
+}
+
+static uint64_t first_word(uint16_t id, uint32_t length)
+{
+	return LORG_EVENT_EXTENDED | (uint64_t)id << 32 | (uint64_t)length << 48;
+}
+
+uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint32_t size, const struct event_bytes *bytes,
+		     unsigned count, uint32_t *position)
+{
+	uint32_t length = sizeof(struct lorg_extended) + size;
+	uint64_t tick;
+	struct lorg_packet *packet;
+	int again = self->ending && id != LORG_EVENT_EXIT;
+	for (unsigned i = 0; i < count; i++)
+		length += bytes[i].length;
+	length = (length + 7) & ~7u;
+	if (position)
+		*position = 0;
+	if (again)
+		event_withdraw_exit(self);
+	uint32_t at = length <= UINT16_MAX - 7 ? reserve(self, length, &tick, &packet) : 0;
+	if (!at) {
+		if (again)
+			event_write_exit(self);
+		return 0;
+	}
+	char *event = (char *)packet + at;
+	uint64_t *word = (uint64_t *)event;
+	__atomic_store_n(word, first_word(LORG_EVENT_FILLER, length), __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	memcpy(event + 8, &tick, 8);
+	char *to = event + sizeof(struct lorg_extended);
+	memcpy(to, fields, size);
+	to += size;
+	for (unsigned i = 0; i < count; i++) {
+		memcpy(to, bytes[i].data, bytes[i].length);
+		to += bytes[i].length;
+	}
+	/* Commit. Release: the collector that sees the id sees the rest. */
+	__atomic_store_n(word, first_word(id, length), __ATOMIC_RELEASE);
+	if (position)
+		*position = self->packet == packet ? at : 0;
+	if (self->packet != packet) /* a handler has left the chunk to us */
+		event_finish_packet(packet, self->process_index);
+	if (again)
+		event_write_exit(self);
+	return tick;
+}
+
+void event_write_compact_slow(struct thread *self, uint32_t id, uint64_t payload, uint32_t size)
+{
+	event_write(self, (uint16_t)id, &payload, size, 0, 0, 0);
+}
+
+/* ---- the exit that stays last ---- */
+
+void event_withdraw_exit(struct thread *self)
+{
+	uint32_t at = self->exit_position;
+	if (!at || !self->packet)
+		return;
+	self->exit_position = 0;
+	uint64_t *word = (uint64_t *)((char *)self->packet + at);
+	uint64_t expected = first_word(LORG_EVENT_EXIT, sizeof(struct lorg_extended) + sizeof(struct lorg_event_EXIT));
+	if (*word == expected)
+		__atomic_store_n(word, first_word(LORG_EVENT_WITHDRAWN, (uint32_t)(expected >> 48)), __ATOMIC_RELAXED);
+}
+
+void event_write_exit(struct thread *self)
+{
+	const struct lorg_process *process = self->process;
+	if (!process)
+		return;
+	struct lorg_event_EXIT event = {.program = process->exit.program,
+					.reason = process->exit.reason,
+					.status = process->exit.status,
+					.hook = process->exit.hook};
+	event_write(self, LORG_EVENT_EXIT, &event, sizeof event, 0, 0, &self->exit_position);
+}
+
+/* ---- the program's memory ---- */
+
+uint32_t memory_peek(void *to, const void *from, uint32_t length)
+{
+	if (!from || !length)
+		return 0;
+	if (!system_calls_allowed()) {
+		memcpy(to, from, length);
+		return length;
+	}
+	struct iovec local = {to, length}, remote = {(void *)from, length};
+	long got = raw_syscall6(SYS_process_vm_readv, raw_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+	if (got == (long)length)
+		return length;
+	/* Up to the end of the page that is there. */
+	uint32_t in_page = 4096 - ((uint32_t)(uintptr_t)from & 4095);
+	if (raw_failed(got) && got != -14 && got != -1 && got != -38)
+		return 0;
+	if (got == -1 || got == -38) { /* forbidden: trust the address, as the program is about to */
+		memcpy(to, from, length);
+		return length;
+	}
+	if (!raw_failed(got))
+		return (uint32_t)got;
+	if (in_page >= length)
+		return 0;
+	remote.iov_len = local.iov_len = in_page;
+	got = raw_syscall6(SYS_process_vm_readv, raw_getpid(), (long)&local, 1, (long)&remote, 1, 0);
+	return raw_failed(got) ? 0 : (uint32_t)got;
+}
+
+uint32_t memory_peek_text(const char *text)
+{
+	char piece[256];
+	uint32_t length = 0;
+	while (text && length < LORG_TEXT_MAXIMUM) {
+		uint32_t room = 256 - ((uint32_t)(uintptr_t)(text + length) & 255);
+		uint32_t got = memory_peek(piece, text + length, room);
+		uint32_t part = (uint32_t)text_length(piece, got);
+		length += part;
+		if (part < room)
+			break;
+	}
+	return length < LORG_TEXT_MAXIMUM ? length : LORG_TEXT_MAXIMUM;
+}
+
+void event_gap(struct thread *self, const char *what, const char *why)
+{
+	struct event_bytes bytes[] = {{what, (uint32_t)text_length(what, LORG_TEXT_MAXIMUM)},
+				      {why, (uint32_t)text_length(why, LORG_TEXT_MAXIMUM)}};
+	struct lorg_event_GAP event = {
+		.count = 1, .pid = the_program.own_pid, .what_length = bytes[0].length, .why_length = bytes[1].length};
+	event_write(self, LORG_EVENT_GAP, &event, sizeof event, bytes, 2, 0);
+}

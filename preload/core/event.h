@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * event.h: the hot path. What an event costs can be read on this one page.
+ *
+ * Rules of this file: no malloc, no lock, no system call, no call through the
+ * PLT, no shared cache line written, errno untouched, async-signal-safe and
+ * reentrant (a handler may trace in the middle of any of it).
+ */
+#ifndef LORG_PRELOAD_EVENT_H
+#define LORG_PRELOAD_EVENT_H
+
+#include <lorg/abi.h>
+#include <lorg/events.h>
+
+#include "preload/core/thread.h"
+
+/* A tick of the trace's clock (struct lorg_clock). */
+HIDDEN uint64_t clock_slow(void);
+
+static inline uint64_t clock_now(void)
+{
+	if (__builtin_expect(the_arena.clock.source != LORG_CLOCK_TSC || this_thread.no_clock, 0))
+		return clock_slow();
+	return __builtin_ia32_rdtsc();
+}
+
+/*
+ * A chunk that its thread has left is handed to the collector, but not while an event in it is reserved and not yet
+ * written (by code that a signal handler has interrupted): then that code hands it over. `process` is its owner.
+ */
+HIDDEN void event_finish_packet(struct lorg_packet *packet, uint32_t process);
+
+/* Slow path of compact events: no chunk, chunk full, a long pause. payload: `size` bytes (4 or 8), little endian. */
+HIDDEN void event_write_compact_slow(struct thread *self, uint32_t id, uint64_t payload, uint32_t size);
+
+/*
+ * Moves the position by `size` and stamps, in one step. Returns the offset, or 0 when the chunk has no room (or was
+ * wiped), or when more than `pause` ticks have passed since the event before. *tick gets the stamp.
+ */
+static inline uint32_t event_reserve_in(struct lorg_packet *packet, uint32_t size, uint64_t pause, uint64_t *tick)
+{
+	uint32_t position = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
+	for (;;) {
+		if (__builtin_expect(position - LORG_PACKET_HEAD > LORG_CHUNK_SIZE - LORG_PACKET_HEAD - size, 0))
+			return 0;
+		uint64_t last = packet->last;
+		uint64_t now = clock_now();
+		if (__builtin_expect((int64_t)(now - last) < 0, 0)) /* never backwards in a chunk */
+			now = last;
+		if (__builtin_expect(now - last > pause, 0))
+			return 0;
+		uint32_t seen;
+		/* cmpxchg without lock: one thread and its handlers are the only writers. Pairs with itself. */
+		__asm__ volatile("cmpxchgl %3, %1"
+				 : "=a"(seen), "+m"(packet->position)
+				 : "0"(position), "r"(position + size)
+				 : "memory", "cc");
+		if (__builtin_expect(seen == position, 1)) {
+			packet->last = now;
+			*tick = now;
+			return position;
+		}
+		position = seen;
+	}
+}
+
+/*
+ * The common case of a compact event that fits one word (id and 32 bits): no call, no loop, one reading of the clock.
+ * Returns 0, with nothing done, in every other case. An event that a handler has interrupted between its reserve and
+ * its commit is whole again when the handler returns.
+ */
+static inline __attribute__((always_inline)) int event_try_word(struct thread *self, uint32_t id, uint32_t value)
+{
+	struct lorg_packet *packet = self->packet;
+	if (__builtin_expect(!packet || (self->ending | self->no_clock) || the_arena.clock.source != LORG_CLOCK_TSC, 0))
+		return 0;
+	uint32_t position = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
+	if (__builtin_expect(position - LORG_PACKET_HEAD > LORG_CHUNK_SIZE - LORG_PACKET_HEAD - 8, 0))
+		return 0;
+	uint64_t last = packet->last;
+	uint64_t now = __builtin_ia32_rdtsc();
+	if (__builtin_expect(now - last > LORG_TICK_MASK, 0)) /* a long pause, or backwards */
+		return 0;
+	uint32_t seen;
+	/* As in event_reserve_in. */
+	__asm__ volatile("cmpxchgl %3, %1"
+			 : "=a"(seen), "+m"(packet->position)
+			 : "0"(position), "r"(position + 8)
+			 : "memory", "cc");
+	if (__builtin_expect(seen != position, 0))
+		return 0;
+	packet->last = now;
+	uint64_t word = id | (now & LORG_TICK_MASK) << 5 | (uint64_t)value << 32;
+	__atomic_store_n((uint64_t *)((char *)packet + position), word, __ATOMIC_RELEASE);
+	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
+		event_finish_packet(packet, self->process_index);
+	return 1;
+}
+
+/* One of the compact events that fit one word: id and 32 bits. */
+static inline void event_write_word(struct thread *self, uint32_t id, uint32_t value)
+{
+	if (__builtin_expect(!event_try_word(self, id, value), 0))
+		event_write_compact_slow(self, id, value, 4);
+}
+
+/* An extended event whose fields are written where they stay: for the hottest of them. */
+struct event_place {
+	struct lorg_packet *packet;
+	char *fields;
+	uint32_t length; /* of the whole event */
+};
+
+/* The event's first word: its head but for the tick. */
+static inline uint64_t event_first_word(uint16_t id, uint32_t length)
+{
+	return LORG_EVENT_EXTENDED | (uint64_t)id << 32 | (uint64_t)length << 48;
+}
+
+/* Room for `size` bytes of fields and what follows them. Returns 0, with nothing done: event_write has to do it. */
+static inline int event_open(struct thread *self, struct event_place *place, uint32_t size)
+{
+	uint64_t tick;
+	uint32_t length = (uint32_t)(sizeof(struct lorg_extended) + size + 7) & ~7u;
+	struct lorg_packet *packet = self->packet;
+	if (__builtin_expect(!packet || self->ending || length > UINT16_MAX - 7, 0))
+		return 0;
+	uint32_t at = event_reserve_in(packet, length, UINT64_MAX, &tick);
+	if (__builtin_expect(!at, 0))
+		return 0;
+	uint64_t *words = (uint64_t *)((char *)packet + at);
+	__atomic_store_n(words, event_first_word(LORG_EVENT_FILLER, length), __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	words[1] = tick;
+	*place = (struct event_place){packet, (char *)(words + 2), length};
+	return 1;
+}
+
+/* Release: the collector that sees the id sees the rest. */
+static inline void event_commit(struct thread *self, const struct event_place *place, uint16_t id)
+{
+	uint64_t *word = (uint64_t *)(place->fields - sizeof(struct lorg_extended));
+	__atomic_store_n(word, event_first_word(id, place->length), __ATOMIC_RELEASE);
+	if (__builtin_expect(self->packet != place->packet, 0)) /* a handler has left the chunk to us */
+		event_finish_packet(place->packet, self->process_index);
+}
+
+/* Bytes of a TEXT or BLOB field. */
+struct event_bytes {
+	const void *data;
+	uint32_t length;
+};
+
+/*
+ * Writes an extended event: its fixed fields (struct lorg_event_NAME, `size` bytes, with the x_length fields equal
+ * to the lengths of `bytes`), then the bytes in order. The memory that bytes point to must be readable. Returns the
+ * tick of the event, 0 if it was lost. *position, if not NULL, gets its offset in self->packet (0: lost).
+ */
+HIDDEN uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint32_t size, const struct event_bytes *bytes,
+			    unsigned count, uint32_t *position);
+
+/*
+ * The EXIT of a thread that is ending (thread.h, thread_exit) stays its last event: it is withdrawn (made a filler)
+ * before a later event and written again behind it. event_write does both by itself.
+ */
+HIDDEN void event_withdraw_exit(struct thread *self);
+HIDDEN void event_write_exit(struct thread *self);
+
+/* For events without TEXT and BLOB fields. */
+#define EVENT_WRITE(self, NAME, ...) \
+	event_write(self, LORG_EVENT_##NAME, &(struct lorg_event_##NAME){__VA_ARGS__}, sizeof(struct lorg_event_##NAME), 0, 0, 0)
+
+/* event_write in line, for hot events of fixed size: `size` is a constant, so the fields go straight to their place. */
+static inline __attribute__((always_inline)) uint64_t event_write_fixed(struct thread *self, uint16_t id, const void *fields,
+									 uint32_t size)
+{
+	uint32_t length = ((uint32_t)sizeof(struct lorg_extended) + size + 7) & ~7u;
+	struct lorg_packet *packet = self->packet;
+	uint64_t tick;
+	uint32_t at = packet && !self->ending ? event_reserve_in(packet, length, UINT64_MAX, &tick) : 0;
+	if (__builtin_expect(at == 0, 0))
+		return event_write(self, id, fields, size, 0, 0, 0);
+	char *event = (char *)packet + at;
+	uint64_t *word = (uint64_t *)event;
+	__atomic_store_n(word, LORG_EVENT_EXTENDED | (uint64_t)LORG_EVENT_FILLER << 32 | (uint64_t)length << 48, __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__builtin_memcpy(event + 8, &tick, sizeof tick);
+	__builtin_memcpy(event + sizeof(struct lorg_extended), fields, size);
+	/* Commit. Release: the collector that sees the id sees the rest. */
+	__atomic_store_n(word, LORG_EVENT_EXTENDED | (uint64_t)id << 32 | (uint64_t)length << 48, __ATOMIC_RELEASE);
+	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
+		event_finish_packet(packet, self->process_index);
+	return tick;
+}
+
+/* As EVENT_WRITE, in line. */
+#define EVENT_WRITE_HOT(self, NAME, ...) \
+	event_write_fixed(self, LORG_EVENT_##NAME, &(struct lorg_event_##NAME){__VA_ARGS__}, sizeof(struct lorg_event_##NAME))
+
+/*
+ * Fault-safe copy from memory that the program named and that may not be there: at most `length` bytes, returns how
+ * many were copied. Uses process_vm_readv on itself where allowed, else (seccomp) trusts the address.
+ */
+HIDDEN uint32_t memory_peek(void *to, const void *from, uint32_t length);
+
+/* Length of a program's string, at most LORG_TEXT_MAXIMUM; 0 when it cannot be read or is NULL. */
+HIDDEN uint32_t memory_peek_text(const char *text);
+
+/* GAP with a count of 1. Texts are constant strings or short copies. */
+HIDDEN void event_gap(struct thread *self, const char *what, const char *why);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * thread.h: who writes. Each thread owns one entry of the process table and
+ * the chunk it fills; ownership is checked at every event, never assumed.
+ *
+ * thread_self() is what every hook begins with: it notices a fork that no hook
+ * saw (a page that is wiped on fork), gives new threads their entry, and
+ * returns NULL where nothing may be recorded. It makes system calls only in a
+ * fork child or thread that no hook announced, and never under seccomp.
+ */
+#ifndef LORG_PRELOAD_THREAD_H
+#define LORG_PRELOAD_THREAD_H
+
+#include <lorg/abi.h>
+#include <lorg/events.h>
+#include <signal.h>
+
+#include "preload/core/arena.h"
+
+/* Why thread_self() must look twice. */
+enum thread_off {
+	THREAD_OFF_FOREVER = 1, /* forward only in this thread */
+	THREAD_OFF_CHECK = 2,	/* others run on this thread-local storage, too: asked of the kernel who this is */
+};
+
+/* Thread-local, initial-exec, all zero at first. Small: it stands in the static TLS block of every thread. */
+struct thread {
+	struct lorg_packet *packet;   /* chunk being filled, NULL: none */
+	struct lorg_process *process; /* entry in the arena, NULL: not yet claimed */
+	uint32_t process_index;
+	uint32_t off;		      /* enum thread_off; nonzero: thread_claim decides at every event */
+	uint32_t no_clock;	      /* 1: reading the TSC would fault (strict seccomp) */
+	uint32_t ending;	      /* 1: its exit is written; see thread_exit() */
+	uint32_t exit_position;	      /* of the exit event in the current chunk, 0 none */
+	uint32_t vfork_child;	      /* 1: this is a vfork child on its parent's TLS */
+	uint32_t spawning;	      /* 1: inside posix_spawn, system, popen: a child may run on this TLS */
+	uint32_t claiming;	      /* guards thread_claim against itself in signal handlers */
+	uint32_t sequence;	      /* of the newest chunk taken */
+	uint32_t waited_in_vain;      /* 1: the last wait for a chunk ran out; no more waiting until one is had */
+	uint32_t busy;		      /* > 0: inside lorg's own slow path; hooks forward */
+	uint32_t allocating;	      /* hook + 1 of the operator new whose malloc has not come yet; allocator.c */
+	uint32_t freeing;	      /* 1: inside operator delete, whose free is not told again */
+	uintptr_t allocation_caller;  /* of that operator new */
+	const void *rethrown;	      /* C++ exception that its handler has thrown again and none has caught; exception.c */
+	uint32_t fork_image;	      /* index + 1 of the image reserved for the child of a fork under way; 0: none */
+	uint32_t fork_how;	      /* enum lorg_birth of that child */
+	uint32_t start_hook;	      /* hook that made this thread; spawn */
+	struct {
+		struct lorg_packet *packet;
+		struct lorg_process *process;
+		uint32_t process_index, sequence;
+	} parent;		      /* saved while vfork_child */
+};
+
+extern HIDDEN __thread struct thread this_thread __attribute__((tls_model("initial-exec")));
+
+/* State of the program that is this image. Process-private. */
+struct program {
+	struct lorg_image *image; /* entry in the arena */
+	uint32_t image_index;
+	uint8_t image_id[16];
+	uint32_t own_pid;	  /* 0: not known yet */
+	uint32_t seccomp;	  /* atomic; 1: a filter may be on */
+	uint32_t filtered;	  /* atomic; 1: by the program's own doing, so that even a loader's calls may be forbidden */
+	uint32_t tid_offset;	  /* of the tid in glibc's thread control block; 0 unknown */
+	uint32_t locked_memory;	  /* atomic; 1: mlockall(MCL_FUTURE) is on */
+	uint32_t ending;	  /* atomic; 1: exit has begun */
+};
+extern HIDDEN struct program the_program;
+
+/* The page that the kernel wipes in a fork child: 1 while this image owns its state. */
+extern HIDDEN volatile uint32_t *fork_guard;
+
+/* True while system calls for our own sake are harmless. */
+static inline int system_calls_allowed(void)
+{
+	return !__atomic_load_n(&the_program.seccomp, __ATOMIC_RELAXED);
+}
+
+/* Slow path of thread_self. */
+HIDDEN struct thread *thread_claim(void);
+
+/* True when the calling thread may write at once: it has an entry, of this image. */
+static inline int thread_is_ready(const struct thread *self)
+{
+	return __builtin_expect(self->process && *fork_guard && !self->off, 1);
+}
+
+/* The calling thread, ready to write; or NULL: forward only. Async-signal-safe. */
+static inline struct thread *thread_self(void)
+{
+	struct thread *self = &this_thread;
+	return thread_is_ready(self) ? self : thread_claim();
+}
+
+/*
+ * Called by start.c after arena_attach: claims the image's entry and the main
+ * thread's, writes IMAGE, MODULE and OPEN of what is there.
+ */
+HIDDEN void program_begin(int argc, char **argv, char **envp);
+
+/* A value of the kernel's auxiliary vector (AT_*), 0 if absent. */
+HIDDEN uint64_t auxiliary_value(uint64_t type);
+
+/* The tid of the calling thread without a system call where glibc's block tells; else gettid, else 0. */
+HIDDEN uint32_t thread_own_tid(void);
+HIDDEN uint32_t program_own_pid(void);
+
+/*
+ * Fork in three steps, around the real call. before: reserves the child's
+ * image entry (returns its index, UINT32_MAX if none). child: called first
+ * thing in the child; makes this image the child's. parent: pid of the child,
+ * or -1 when fork failed (the entry is given back).
+ */
+HIDDEN uint32_t program_fork_before(enum lorg_birth how);
+HIDDEN void program_fork_child(uint32_t image_index, enum lorg_birth how);
+HIDDEN void program_fork_parent(uint32_t image_index, int child_pid);
+
+/*
+ * A child that shares our memory and TLS (vfork, posix_spawn's): enter switches this_thread to an entry of the
+ * child's own, under the image that program_fork_before reserved (or a fresh one: UINT32_MAX); leave, called in the
+ * parent when it goes on, switches back and closes the child's chunk. `pid` 0: not known.
+ */
+HIDDEN void thread_enter_shared_child(uint32_t image_index, enum lorg_birth how, uint32_t pid);
+HIDDEN void thread_leave_shared_child(void);
+
+/*
+ * A task is about to be made that runs on this thread's thread-local storage while the thread goes on: from now on
+ * each event asks the kernel for the thread id, and only the thread's own are recorded.
+ */
+HIDDEN void thread_share_storage(void);
+
+/*
+ * A new thread: the creator calls announce (NULL when not tracing) and hands the entry to the new thread's
+ * trampoline, which calls adopt first thing. An entry whose thread was never made is given back by abandon.
+ */
+HIDDEN struct lorg_process *thread_announce(uint64_t routine, uint64_t argument);
+HIDDEN void thread_adopt(struct lorg_process *entry);
+HIDDEN void thread_abandon(struct lorg_process *entry);
+
+/*
+ * The thread's end: writes EXIT. Events that come later (destructors) are still recorded; each moves the EXIT behind
+ * itself, so that it stays the thread's last event. program 1: the whole program ends.
+ */
+HIDDEN void thread_exit(int program, enum lorg_reason reason, int status, uint32_t hook);
+
+/* 64 KiB of memory of this thread that no one else uses, or NULL. Kept until the thread ends. */
+HIDDEN void *thread_scratch(void);
+
+/* Enter and leave lorg's own slow paths: hooks met inside forward. */
+static inline void thread_busy(struct thread *self)
+{
+	self->busy++;
+}
+static inline void thread_idle(struct thread *self)
+{
+	self->busy--;
+}
+
+/* What the calling thread is inside of, for post-mortems. wait_clear when the call returns. */
+static inline void wait_set(struct thread *self, uint32_t hook, uint64_t object, uint64_t tick)
+{
+	struct lorg_wait *wait = &self->process->waits_on;
+	wait->object = object;
+	wait->tick = tick;
+	__atomic_store_n(&wait->hook, hook + 1, __ATOMIC_RELEASE);
+}
+static inline void wait_clear_entry(struct lorg_process *process)
+{
+	__atomic_store_n(&process->waits_on.hook, 0, __ATOMIC_RELEASE);
+}
+static inline void wait_clear(struct thread *self)
+{
+	wait_clear_entry(self->process);
+}
+
+#endif

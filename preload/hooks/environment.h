@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * environment.h: the environment of a program about to be executed, with the
+ * two variables that bring liblorg.so into it.
+ */
+#ifndef LORG_PRELOAD_ENVIRONMENT_H
+#define LORG_PRELOAD_ENVIRONMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "preload/core/memory.h"
+
+struct environment_request {
+	char *const *given; /* as the program passes it; may be NULL */
+	uint32_t count;	    /* its entries: environment_count(given) */
+	char *text;	    /* where the two variables are built */
+	size_t text_room;   /* bytes */
+	char **pointers;    /* room for count + 3; the result */
+	const char *sanitizers;	 /* libraries that come before liblorg.so; "" if none */
+	const uint8_t *image_id; /* 16 bytes: the image that executes */
+};
+
+/* Entries before the NULL; what cannot be read ends it. */
+HIDDEN uint32_t environment_count(char *const *given);
+
+/*
+ * Copies the pointers, but for what an earlier image of this recording has left of ours, and appends LD_PRELOAD and
+ * LORG, in this order, last. A LD_PRELOAD of the program's own stays where it is: the loader takes the last, which
+ * names the program's libraries, too. Returns NULL, or why this program is not to be traced.
+ */
+HIDDEN const char *environment_extend(struct environment_request *request);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * exception.c: C++ throw, rethrow and catch, by the entry points of the
+ * Itanium C++ ABI. The types that are told are mangled names.
+ *
+ * The frames here stand between the thrower and the unwinder: this file needs
+ * unwind tables, and no cleanup of its own ever has to run.
+ *
+ * A program may hold more than one C++ runtime (libstdc++ and libc++abi). The
+ * real function is the next one in search order; one that was loaded later,
+ * by dlopen, is found when it is first needed.
+ */
+#include <stdlib.h>
+
+#include "preload/hook.h"
+#include "preload/resolve/resolve.h"
+
+/* The head of every std::type_info. */
+struct type_information {
+	const void *methods;
+	const char *name; /* mangled; a '*' before it says that it is unique by address */
+};
+
+/* What precedes _Unwind_Exception in the exceptions of both runtimes (their layouts agree from the end backwards). */
+struct exception_header {
+	const struct type_information *type; /* libstdc++, of a dependent one: the primary exception's object */
+	void *destructor, *unexpected, *terminate, *next;
+	int handler_count, switch_value;
+	const void *action, *data;
+	void *catch_temporary, *adjusted;
+};
+
+struct unwind_header {
+	uint64_t class; /* vendor and language, as text from the high byte down; low byte 1: a dependent exception */
+	void *cleanup;
+	uintptr_t private_1, private_2;
+};
+
+_Static_assert(sizeof(struct exception_header) == 80 && sizeof(struct unwind_header) == 32, "the ABI's layout");
+
+#define CLASS_GNU 0x474e5543432b2bull	/* "GNUCC++" */
+#define CLASS_CLANG 0x434c4e47432b2bull /* "CLNGC++" */
+
+static const struct exception_header *header_of(const struct unwind_header *exception)
+{
+	return (const void *)((const char *)exception - sizeof(struct exception_header));
+}
+
+/* The exception whose object is at this address. */
+static const struct unwind_header *unwind_of(const void *object)
+{
+	return (const void *)((const char *)object - sizeof(struct unwind_header));
+}
+
+static int is_gnu(const struct unwind_header *exception)
+{
+	return exception->class >> 8 == CLASS_GNU;
+}
+
+static int is_native(const struct unwind_header *exception)
+{
+	return is_gnu(exception) || exception->class >> 8 == CLASS_CLANG;
+}
+
+/* The mangled name, without bytes where it cannot be read. */
+static struct event_bytes type_name(const struct type_information *type)
+{
+	struct type_information copy;
+	struct event_bytes bytes = {0, 0};
+	char first;
+	if (memory_peek(&copy, type, sizeof copy) != sizeof copy || memory_peek(&first, copy.name, 1) != 1)
+		return bytes;
+	bytes.data = copy.name + (first == '*');
+	bytes.length = memory_peek_text(bytes.data);
+	return bytes;
+}
+
+/* The thread, when the call is to be told. */
+static struct thread *teller(uint32_t hook)
+{
+	struct thread *self = hook_gate(hook) & LORG_GATE_CALL ? thread_self() : 0;
+	return self && !self->busy ? self : 0;
+}
+
+/* ---- throw ---- */
+
+static void tell_throw(struct thread *self, uint32_t hook, const void *object, const struct type_information *type,
+		       const void *caller)
+{
+	struct event_bytes name = type_name(type);
+	struct lorg_event_THROW event = {
+		.object = (uintptr_t)object, .caller = (uintptr_t)caller, .hook = hook, .type_length = name.length};
+	event_write(self, LORG_EVENT_THROW, &event, sizeof event, &name, 1, 0);
+}
+
+void hook___cxa_throw(void *object, void *type, void (*destructor)(void *))
+{
+	struct thread *self = teller(HOOK___cxa_throw);
+	if (self) {
+		if (self->rethrown == unwind_of(object)) /* the same memory, a new exception */
+			self->rethrown = 0;
+		tell_throw(self, HOOK___cxa_throw, object, type, __builtin_return_address(0));
+	}
+	REAL(__cxa_throw)(object, type, destructor);
+	__builtin_unreachable();
+}
+
+/* A thread's exceptions, newest first; the same beginning in both runtimes. */
+struct exception_globals {
+	const void *caught;
+};
+
+/* The function of the runtime that `hook` forwards to. */
+static void *of_same_runtime(uint32_t hook, const char *name)
+{
+	void *real = hook_real(hook);
+	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
+		if (symbol_find_in(object, hook_table[hook].name, "", 0) == real)
+			return symbol_find_in(object, name, "", 0);
+	return 0;
+}
+
+/*
+ * What a rethrow throws again: the newest exception caught. libc++abi's list points sixteen bytes further down than
+ * libstdc++'s, to fields of its own. NULL: none, or a foreign one.
+ */
+static const struct unwind_header *caught_exception(void)
+{
+	struct exception_globals *(*globals)(void) =
+		(struct exception_globals * (*)(void)) of_same_runtime(HOOK___cxa_rethrow, "__cxa_get_globals");
+	const char *caught = globals ? (const char *)globals()->caught : 0;
+	if (!caught)
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		const struct unwind_header *exception = (const void *)(caught + sizeof(struct exception_header) + i * 16);
+		if (is_native(exception))
+			return exception;
+	}
+	return 0;
+}
+
+/* The object and type of an exception, through a dependent one (std::exception_ptr) to the primary. */
+static const void *object_of(const struct unwind_header *exception, const struct type_information **type)
+{
+	const void *object = exception + 1;
+	const struct exception_header *header = header_of(exception);
+	*type = header->type;
+	if (is_gnu(exception) && (exception->class & 0xff) == 1) {
+		object = header->type;
+		*type = header_of(unwind_of(object))->type;
+	}
+	return object;
+}
+
+void hook___cxa_rethrow(void)
+{
+	struct thread *self = teller(HOOK___cxa_rethrow);
+	if (self) {
+		const struct unwind_header *exception = caught_exception();
+		const struct type_information *type = 0;
+		const void *object = exception ? object_of(exception, &type) : 0;
+		self->rethrown = exception;
+		tell_throw(self, HOOK___cxa_rethrow, object, type, __builtin_return_address(0));
+	}
+	REAL(__cxa_rethrow)();
+	__builtin_unreachable();
+}
+
+/* ---- catch ---- */
+
+static void tell_catch(struct thread *self, const struct unwind_header *exception, const void *caller)
+{
+	const struct type_information *type = 0;
+	const void *object = exception;
+	if (is_native(exception))
+		object = object_of(exception, &type);
+	struct event_bytes name = type_name(type);
+	uint16_t id = LORG_EVENT_CATCH;
+	if (self->rethrown == exception) {
+		id = LORG_EVENT_CATCH_AGAIN;
+		self->rethrown = 0;
+	}
+	struct lorg_event_CATCH event = {.object = (uintptr_t)object,
+					 .caller = (uintptr_t)caller,
+					 .hook = HOOK___cxa_begin_catch,
+					 .type_length = name.length};
+	event_write(self, id, &event, sizeof event, &name, 1, 0);
+}
+
+void *hook___cxa_begin_catch(void *object)
+{
+	struct thread *self = teller(HOOK___cxa_begin_catch);
+	if (self)
+		tell_catch(self, object, __builtin_return_address(0));
+	return REAL(__cxa_begin_catch)(object);
+}

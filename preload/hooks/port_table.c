@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * port_table.c: what this program's descriptors are, by number.
+ *
+ * An entry is looked at by system calls once a binding and only read
+ * afterwards. All zero is a valid entry: nothing is known of the number yet.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "preload/core/raw.h"
+#include "preload/hooks/port_kind.h"
+#include "preload/hooks/port_table.h"
+
+_Static_assert(PORT_BLOCK == 1 << 10, "BLOCK_SHIFT");
+enum {
+	BLOCK_SHIFT = 10,
+	BLOCK_PORTS = PORT_BLOCK,
+	BLOCK_COUNT = 1024, /* numbers from 2^20 on are looked at anew at each use */
+	COPIES = 4,         /* ports that one call can have in its hands, and a handler in its middle */
+	TOLD_QUEUES = 256,
+};
+
+/* The first block is static, so that most programs need no more memory. Owner: this file. */
+struct port port_first_block[PORT_BLOCK] __attribute__((aligned(64)));
+/* Further blocks, made on demand. Atomic: a block is published once, with a CAS. */
+static struct port *blocks[BLOCK_COUNT];
+/* Last number given to a set of duplicates. Atomic. */
+static uint32_t last_description;
+
+/* Copies for children that share memory and for numbers without an entry. */
+static __thread struct port copies[COPIES] __attribute__((tls_model("initial-exec")));
+static __thread uint32_t next_copy __attribute__((tls_model("initial-exec")));
+
+/* Which ports a child that shares memory has told; belongs to the child born at `birth`. Above: told at each use. */
+static __thread struct {
+	uint64_t birth;
+	uint64_t told[BLOCK_PORTS / 64];
+} shared_child __attribute__((tls_model("initial-exec")));
+
+/* Queues that an image has told; direct-mapped. A lost race tells a queue twice. */
+static struct {
+	uint32_t queue; /* msqid + 1 */
+	uint32_t image; /* stamp */
+} told_queues[TOLD_QUEUES];
+
+/* ---- entries ------------------------------------------------------------ */
+
+/* A child inside posix_spawn, system or popen that has not yet been met by spawn_settle. */
+static int is_unsettled_child(void)
+{
+	return !system_calls_allowed() || (uint32_t)raw_getpid() != program_own_pid();
+}
+
+static int shares_memory(const struct thread *self)
+{
+	return self->vfork_child || (__builtin_expect(spawn_under_way.how != 0, 0) && is_unsettled_child());
+}
+
+static struct port *make_block(uint32_t index)
+{
+	if (!system_calls_allowed())
+		return 0;
+	unsigned long size = BLOCK_PORTS * sizeof(struct port);
+	long address = raw_mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (raw_failed(address))
+		return 0;
+	struct port *block = (struct port *)address, *seen = 0;
+	/* Release: pairs with the acquire load in slot_of; the loser's block goes. */
+	if (__atomic_compare_exchange_n(&blocks[index], &seen, block, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return block;
+	raw_munmap(block, size);
+	return seen;
+}
+
+static struct port *slot_of(int fd, int make)
+{
+	if ((unsigned)fd < BLOCK_PORTS)
+		return &port_first_block[fd];
+	uint32_t index = (uint32_t)fd >> BLOCK_SHIFT;
+	if (fd < 0 || index >= BLOCK_COUNT)
+		return 0;
+	struct port *block = __atomic_load_n(&blocks[index], __ATOMIC_ACQUIRE);
+	if (!block && make)
+		block = make_block(index);
+	return block ? block + (fd & (BLOCK_PORTS - 1)) : 0;
+}
+
+static int is_known(const struct port *port)
+{
+	/* Acquire: pairs with the release store in publish. */
+	return port && __atomic_load_n(&port->known, __ATOMIC_ACQUIRE);
+}
+
+/* Everything but the number's history comes from `fresh`. */
+static void publish(struct port *slot, const struct port *fresh)
+{
+	__atomic_store_n(&slot->known, 0, __ATOMIC_RELAXED);
+	uint32_t generation = slot->generation;
+	struct port next = *fresh;
+	next.known = 0;
+	next.generation = generation;
+	*slot = next;
+	__atomic_store_n(&slot->known, 1, __ATOMIC_RELEASE);
+}
+
+static struct port *copy_of(const struct port *port)
+{
+	struct port *copy = &copies[next_copy++ % COPIES];
+	*copy = *port;
+	return copy;
+}
+
+struct port *port_peek(int fd)
+{
+	struct port *slot = slot_of(fd, 0);
+	return is_known(slot) ? slot : 0;
+}
+
+/* ---- telling -------------------------------------------------------------- */
+
+/* The birth of a child that shares memory names it. */
+static int shared_child_told(const struct thread *self, int fd)
+{
+	return self->process && shared_child.birth == self->process->birth_tick && (unsigned)fd < BLOCK_PORTS &&
+	       shared_child.told[fd / 64] >> fd % 64 & 1;
+}
+
+static void shared_child_tells(const struct thread *self, int fd, int told)
+{
+	if (!self->process || (unsigned)fd >= BLOCK_PORTS)
+		return;
+	if (shared_child.birth != self->process->birth_tick) {
+		shared_child.birth = self->process->birth_tick;
+		__builtin_memset(shared_child.told, 0, sizeof shared_child.told);
+	}
+	uint64_t bit = 1ull << fd % 64;
+	shared_child.told[fd / 64] = told ? shared_child.told[fd / 64] | bit : shared_child.told[fd / 64] & ~bit;
+}
+
+/* True for the one who is to write the OPEN of this port. */
+static int claim_telling(struct thread *self, struct port *port, int fd)
+{
+	if (shares_memory(self)) {
+		int told = shared_child_told(self, fd);
+		shared_child_tells(self, fd, 1);
+		return !told;
+	}
+	uint32_t stamp = port_image_stamp();
+	/* Relaxed: decides only between threads that tell the same thing. */
+	return __atomic_exchange_n(&port->told_image, stamp, __ATOMIC_RELAXED) != stamp;
+}
+
+static void write_open(struct thread *self, const struct port *port, int fd, const struct port_origin *origin,
+		       const struct event_bytes local)
+{
+	struct event_bytes bytes[3] = {{origin->name, origin->name_length}, local, {origin->peer, origin->peer_length}};
+	struct lorg_event_OPEN event = {
+		.channel_in = port->channel_in,
+		.channel_out = port->channel_out,
+		.inode = port->inode,
+		.fd = fd,
+		.generation = port->generation,
+		.driver = port->driver,
+		.hook = origin->hook,
+		.from = origin->from,
+		.flags = origin->flags,
+		.name_length = bytes[0].length,
+		.local_length = local.length,
+		.peer_length = bytes[2].length,
+	};
+	event_write(self, LORG_EVENT_OPEN, &event, sizeof event, bytes, 3, 0);
+}
+
+static void tell(struct thread *self, struct port *port, int fd, const struct port_origin *origin)
+{
+	uint8_t local[PORT_ADDRESS_MAXIMUM];
+	if (port->kind != PORT_KIND_PORT || !claim_telling(self, port, fd))
+		return;
+	uint32_t length = origin->connected ? port_address(fd, SYS_getsockname, local) : 0;
+	write_open(self, port, fd, origin, (struct event_bytes){local, length});
+}
+
+/* A port whose binding no hook of this image saw: everything is asked for. */
+static void tell_inherited(struct thread *self, struct port *port, int fd)
+{
+	uint8_t peer[PORT_ADDRESS_MAXIMUM];
+	char name[256];
+	struct port_origin origin = {.hook = PORT_INHERITED, .from = -1, .flags = port->access};
+	if (port->nonblocking)
+		origin.flags |= O_NONBLOCK;
+	if (driver_is_socket(port->driver)) {
+		origin.connected = 1;
+		origin.peer = peer;
+		origin.peer_length = port_address(fd, SYS_getpeername, peer);
+	} else if ((port->driver == LORG_DRIVER_TTY || port->driver == LORG_DRIVER_FIFO) && system_calls_allowed()) {
+		origin.name = name;
+		origin.name_length = descriptor_name(fd, name, sizeof name);
+	}
+	tell(self, port, fd, &origin);
+}
+
+static int is_told(const struct thread *self, const struct port *port, int fd)
+{
+	if (shares_memory(self))
+		return shared_child_told(self, fd);
+	return __atomic_load_n(&port->told_image, __ATOMIC_RELAXED) == port_image_stamp();
+}
+
+static int wants_inherited(void)
+{
+	return (the_arena.gate_mask & (LORG_GATE_PORT | LORG_GATE_MESSAGE)) != 0;
+}
+
+/* ---- looking up ----------------------------------------------------------- */
+
+/* In a child that shares memory the parent's entry tells the history of the number, and the kernel what it is now. */
+static struct port *look_in_shared_child(struct thread *self, int fd)
+{
+	struct port fresh;
+	struct port *slot = slot_of(fd, 0);
+	if (port_classify(&fresh, fd) < 0)
+		return 0;
+	if (slot)
+		fresh.generation = slot->generation;
+	struct port *port = copy_of(&fresh);
+	if (port->kind == PORT_KIND_PORT && !is_told(self, port, fd) && wants_inherited())
+		tell_inherited(self, port, fd);
+	return port;
+}
+
+static struct port *look(int fd)
+{
+	struct port fresh;
+	struct port *slot = slot_of(fd, 1);
+	if (fd < 0 || port_classify(&fresh, fd) < 0)
+		return 0;
+	if (!slot)
+		return copy_of(&fresh);
+	publish(slot, &fresh);
+	return slot;
+}
+
+struct port *port_find(struct thread *self, int fd)
+{
+	struct port *port = slot_of(fd, 0);
+	if (__builtin_expect(shares_memory(self), 0))
+		return look_in_shared_child(self, fd);
+	if (__builtin_expect(!is_known(port), 0))
+		port = look(fd);
+	if (!port)
+		return 0;
+	if (__builtin_expect(port->kind == PORT_KIND_PORT && !is_told(self, port, fd), 0) && wants_inherited())
+		tell_inherited(self, port, fd);
+	return port;
+}
+
+struct port *port_of(struct thread *self, int fd)
+{
+	struct port *port = port_find(self, fd);
+	return port && port->kind == PORT_KIND_PORT ? port : 0;
+}
+
+struct port *port_of_queue(struct thread *self, int fd)
+{
+	struct port fresh;
+	struct port *slot = slot_of(fd, 0);
+	if (is_known(slot) && slot->driver == LORG_DRIVER_MQ && !shares_memory(self))
+		return port_of(self, fd);
+	memset(&fresh, 0, sizeof fresh);
+	port_classify_queue(&fresh, fd);
+	if (!fresh.known || fresh.driver != LORG_DRIVER_MQ)
+		return 0;
+	if (!slot || shares_memory(self))
+		return copy_of(&fresh);
+	publish(slot, &fresh);
+	return port_of(self, fd);
+}
+
+/* ---- binding ---------------------------------------------------------------- */
+
+static void make_from_origin(struct port *port, int fd, const struct port_origin *origin)
+{
+	memset(port, 0, sizeof *port);
+	port->known = 1;
+	port->driver = origin->driver;
+	port->kind = origin->kind;
+	port->access = origin->access;
+	port->nonblocking = origin->nonblocking;
+	port->stream = (uint8_t)driver_is_stream(origin->driver);
+	if (port->kind != PORT_KIND_PORT)
+		return;
+	if (port->driver != LORG_DRIVER_EVENTFD)
+		port_take_inode(port, fd);
+	if (port->inode)
+		port_find_plain_channels(port);
+	else if (port->driver == LORG_DRIVER_EVENTFD)
+		port->channel_in = port->channel_out = port_private_channel(port, fd);
+}
+
+static void make_duplicate(struct thread *self, struct port *port, int from)
+{
+	struct port *original = port_find(self, from);
+	if (!original) {
+		memset(port, 0, sizeof *port);
+		return;
+	}
+	if (!original->description && !shares_memory(self))
+		original->description = __atomic_add_fetch(&last_description, 1, __ATOMIC_RELAXED);
+	*port = *original;
+	port->told_image = 0;
+	port->registered = 0;
+}
+
+static void make_fresh(struct thread *self, struct port *port, int fd, const struct port_origin *origin)
+{
+	memset(port, 0, sizeof *port);
+	if (origin->from >= 0)
+		make_duplicate(self, port, origin->from);
+	if (port->known)
+		return;
+	if (origin->driver != LORG_DRIVER_NONE || origin->kind != PORT_KIND_PORT)
+		make_from_origin(port, fd, origin);
+	else if (port_classify(port, fd) < 0)
+		port->known = 0;
+}
+
+/* Binds fd to `fresh` in the table. Returns the entry, or a copy where there is none of our own. */
+static struct port *bind_slot(struct thread *self, int fd, const struct port *fresh)
+{
+	struct port *slot = slot_of(fd, !shares_memory(self));
+	if (shares_memory(self) || !slot) {
+		struct port *copy = copy_of(fresh);
+		copy->generation = slot ? slot->generation + is_known(slot) : 0;
+		return copy;
+	}
+	if (is_known(slot)) /* closed by a way that no hook saw */
+		port_closed(self, fd, LORG_REASON_UNKNOWN, 0, PORT_INHERITED);
+	publish(slot, fresh);
+	return slot;
+}
+
+void port_made(struct thread *self, uint8_t gate, int fd, const struct port_origin *origin)
+{
+	struct port fresh;
+	if (fd < 0)
+		return;
+	make_fresh(self, &fresh, fd, origin);
+	if (!fresh.known)
+		return;
+	if (shares_memory(self))
+		shared_child_tells(self, fd, 0);
+	struct port *port = bind_slot(self, fd, &fresh);
+	if (gate & LORG_GATE_PORT)
+		tell(self, port, fd, origin);
+}
+
+void port_pair_made(struct thread *self, uint8_t gate, const int pair[2], const struct port_origin *origin)
+{
+	struct port ports[2];
+	int is_pipe = origin->driver == LORG_DRIVER_PIPE;
+	for (int i = 0; i < 2; i++)
+		make_from_origin(&ports[i], pair[i], origin);
+	if (is_pipe && ports[0].inode) /* one inode, one channel: nothing to pair */
+		ports[1].channel_in = ports[1].channel_out = ports[0].channel_in;
+	else
+		port_pair_channels(ports, pair);
+	for (int i = 0; i < 2; i++) {
+		struct port_origin end = *origin;
+		ports[i].access = is_pipe ? (i ? O_WRONLY : O_RDONLY) : O_RDWR;
+		end.flags |= ports[i].access;
+		if (shares_memory(self))
+			shared_child_tells(self, pair[i], 0);
+		struct port *port = bind_slot(self, pair[i], &ports[i]);
+		if (gate & LORG_GATE_PORT)
+			tell(self, port, pair[i], &end);
+	}
+}
+
+void port_opened(struct hook_call *call, int fd, int from)
+{
+	struct port_origin origin = {.hook = call->hook->shown_as, .from = from};
+	port_made(call->self, call->gate, fd, &origin);
+}
+
+/* ---- closing ----------------------------------------------------------------- */
+
+static void write_closed(struct thread *self, const struct port *port, int fd, enum lorg_reason reason, int status,
+			 uint32_t hook)
+{
+	if (port->registered) {
+		struct lorg_event_UNREGISTER event = {.kind = 1, .fd = fd, .generation = port->generation};
+		event_write(self, LORG_EVENT_UNREGISTER, &event, sizeof event, 0, 0, 0);
+	}
+	EVENT_WRITE(self, CLOSED, .fd = fd, .generation = port->generation, .reason = reason, .status = status, .hook = hook,
+		    .driver = port->driver);
+}
+
+static void closed_in_shared_child(struct thread *self, int fd, enum lorg_reason reason, int status, uint32_t hook)
+{
+	struct port fresh;
+	const struct port *slot = slot_of(fd, 0);
+	if (!self->vfork_child || !shared_child_told(self, fd) || port_classify(&fresh, fd) < 0)
+		return;
+	if (slot)
+		fresh.generation = slot->generation;
+	shared_child_tells(self, fd, 0);
+	write_closed(self, &fresh, fd, reason, status, hook);
+}
+
+void port_closed(struct thread *self, int fd, enum lorg_reason reason, int status, uint32_t hook)
+{
+	if (shares_memory(self)) {
+		closed_in_shared_child(self, fd, reason, status, hook);
+		return;
+	}
+	struct port *slot = slot_of(fd, 0);
+	if (!is_known(slot))
+		return;
+	struct port was = *slot;
+	int told = was.kind == PORT_KIND_PORT && is_told(self, &was, fd);
+	__atomic_store_n(&slot->known, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot->told_image, 0, __ATOMIC_RELAXED);
+	slot->generation = was.generation + 1;
+	if (told)
+		write_closed(self, &was, fd, reason, status, hook);
+}
+
+/* Calls visit for each known number from first to last. */
+static void for_each_known(struct thread *self, unsigned first, unsigned last, uint32_t argument,
+			   void (*visit)(struct thread *self, struct port *port, int fd, uint32_t argument))
+{
+	for (unsigned index = first >> BLOCK_SHIFT; index <= last >> BLOCK_SHIFT && index < BLOCK_COUNT; index++) {
+		struct port *block = slot_of((int)(index << BLOCK_SHIFT), 0);
+		for (unsigned i = 0; block && i < BLOCK_PORTS; i++) {
+			unsigned fd = index << BLOCK_SHIFT | i;
+			if (fd >= first && fd <= last && is_known(&block[i]))
+				visit(self, &block[i], (int)fd, argument);
+		}
+	}
+}
+
+static void close_one(struct thread *self, struct port *port, int fd, uint32_t hook)
+{
+	(void)port;
+	port_closed(self, fd, LORG_REASON_NORMAL, 0, hook);
+}
+
+void port_closed_range(struct thread *self, unsigned first, unsigned last, uint32_t hook)
+{
+	for_each_known(self, first, last, hook, close_one);
+}
+
+/* The entry stays as it is: the exec may fail, and its caller then takes these events back. */
+static void close_on_exec(struct thread *self, struct port *port, int fd, uint32_t unused)
+{
+	(void)unused;
+	if (port->kind != PORT_KIND_PORT || !is_told(self, port, fd))
+		return;
+	long flags = raw_syscall3(SYS_fcntl, fd, F_GETFD, 0);
+	if (raw_failed(flags) || !(flags & FD_CLOEXEC))
+		return;
+	write_closed(self, port, fd, LORG_REASON_EXEC, 0, PORT_INHERITED);
+}
+
+void ports_exec(struct thread *self)
+{
+	if (!system_calls_allowed() || shares_memory(self) || !(the_arena.gate_mask & LORG_GATE_PORT))
+		return;
+	for_each_known(self, 0, UINT32_MAX, 0, close_on_exec);
+}
+
+/* ---- settings of a descriptor ------------------------------------------------ */
+
+/* argument: number of the set of duplicates, times 2, and the flag. */
+static void set_nonblocking_one(struct thread *self, struct port *port, int fd, uint32_t argument)
+{
+	(void)self;
+	(void)fd;
+	if (port->description == argument >> 1)
+		port->nonblocking = argument & 1;
+}
+
+void port_set_nonblocking(struct thread *self, int fd, int on)
+{
+	struct port *port = shares_memory(self) ? 0 : port_peek(fd);
+	if (!port)
+		return;
+	port->nonblocking = (uint8_t)(on != 0);
+	if (port->description)
+		for_each_known(self, 0, UINT32_MAX, port->description << 1 | (on != 0), set_nonblocking_one);
+}
+
+/* ---- SysV queues --------------------------------------------------------------- */
+
+void queue_told(struct thread *self, int msqid, uint32_t hook, int always)
+{
+	uint32_t stamp = port_image_stamp(), slot = (uint32_t)msqid % TOLD_QUEUES;
+	if (!always && told_queues[slot].queue == (uint32_t)msqid + 1 && told_queues[slot].image == stamp)
+		return;
+	if (!shares_memory(self)) {
+		told_queues[slot].queue = (uint32_t)msqid + 1;
+		told_queues[slot].image = stamp;
+	}
+	uint32_t channel = queue_channel(msqid);
+	struct port port = {
+		.driver = LORG_DRIVER_SYSV, .channel_in = channel, .channel_out = channel, .inode = (uint32_t)msqid};
+	struct port_origin origin = {.hook = hook, .from = -1};
+	write_open(self, &port, (int)queue_object(msqid), &origin, (struct event_bytes){0, 0});
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * settings.c: calls that change what lorg itself may do or what its memory is,
+ * and those that give processes names and links.
+ *
+ * A seccomp filter may kill for any system call of ours, and strict mode for
+ * reading the clock. What the program does to all memory it can find must not
+ * hit the arena where that would do harm: it is left out, and the call says
+ * what it would have said without it.
+ */
+#include "preload/hooks/settings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "preload/core/raw.h"
+#include "preload/hooks/spawn.h"
+
+/* ---- rights ---- */
+
+static struct settings_rights rights_now(void)
+{
+	return (struct settings_rights){.seccomp = __atomic_load_n(&the_program.seccomp, __ATOMIC_RELAXED),
+					.filtered = __atomic_load_n(&the_program.filtered, __ATOMIC_RELAXED),
+					.no_clock = this_thread.no_clock};
+}
+
+static struct settings_rights lose_system_calls(int strict)
+{
+	struct settings_rights rights = rights_now();
+	rights.changed = 1;
+	/* Relaxed: what another thread does meanwhile is not under the filter yet, and later it reads the new value. */
+	__atomic_store_n(&the_program.seccomp, 1, __ATOMIC_RELAXED);
+	__atomic_store_n(&the_program.filtered, 1, __ATOMIC_RELAXED);
+	if (strict) /* the kernel forbids the TSC along with the calls */
+		this_thread.no_clock = 1;
+	return rights;
+}
+
+struct settings_rights settings_before_prctl(long option, unsigned long first)
+{
+	if (option == PR_SET_SECCOMP)
+		return lose_system_calls(first == SECCOMP_MODE_STRICT);
+	struct settings_rights rights = rights_now();
+	if (option == PR_SET_TSC && first == PR_TSC_SIGSEGV) {
+		rights.changed = 1;
+		this_thread.no_clock = 1;
+	}
+	return rights;
+}
+
+struct settings_rights settings_before_seccomp(long operation)
+{
+	if (operation == SECCOMP_SET_MODE_STRICT || operation == SECCOMP_SET_MODE_FILTER)
+		return lose_system_calls(operation == SECCOMP_SET_MODE_STRICT);
+	return rights_now();
+}
+
+void settings_after(const struct settings_rights *rights, long result)
+{
+	if (result >= 0 || !rights->changed)
+		return;
+	__atomic_store_n(&the_program.seccomp, rights->seccomp, __ATOMIC_RELAXED);
+	__atomic_store_n(&the_program.filtered, rights->filtered, __ATOMIC_RELAXED);
+	this_thread.no_clock = rights->no_clock;
+}
+
+/* ---- names and links ---- */
+
+enum { NAME_LENGTH = 15 /* the kernel's, without the zero */ };
+
+static void write_name(struct thread *self, uint16_t id, uint32_t tid, const char *name)
+{
+	struct event_bytes bytes[] = {{name, (uint32_t)text_length(name, NAME_LENGTH)}, {0, 0}};
+	struct lorg_event_REGISTER event = {.tid = tid, .fd = -1, .name_length = bytes[0].length};
+	event_write(self, id, &event, sizeof event, bytes, 2, 0);
+}
+
+/* process: entry of the thread named, or NULL if that is not known. The old name goes, the new one comes. */
+static void rename_thread(struct thread *self, struct lorg_process *process, uint32_t tid, const char *given)
+{
+	char name[NAME_LENGTH + 1] = {0};
+	memory_peek(name, given, (uint32_t)text_length(given, NAME_LENGTH));
+	if (process && process->name[0]) {
+		char old[NAME_LENGTH + 1] = {0};
+		memcpy(old, process->name, NAME_LENGTH);
+		write_name(self, LORG_EVENT_UNREGISTER, tid, old);
+	}
+	if (process)
+		memcpy(process->name, name, sizeof name);
+	write_name(self, LORG_EVENT_REGISTER, tid, name);
+}
+
+/* The signal at the parent's death ties the program to the thread that made it. */
+static void link_to_parent(struct thread *self, int linked)
+{
+	const struct lorg_image *image = arena_image(self->process->image);
+	const struct lorg_process *parent = self->process->parent ? arena_process(self->process->parent) : 0;
+	struct lorg_event_LINK event = {.fd = -1};
+	event.pid = system_calls_allowed() ? (uint32_t)raw_syscall3(SYS_getppid, 0, 0, 0) : image ? image->parent_pid : 0;
+	event.tid = parent ? parent->own_tid : event.pid;
+	event_write(self, linked ? LORG_EVENT_LINK : LORG_EVENT_UNLINK, &event, sizeof event, 0, 0, 0);
+}
+
+void settings_prctl_done(uint32_t hook, long option, unsigned long first)
+{
+	if (option == PR_SET_TSC && first == PR_TSC_ENABLE)
+		this_thread.no_clock = 0;
+	if (option != PR_SET_NAME && option != PR_SET_PDEATHSIG)
+		return;
+	struct thread *self = (hook_gate(hook) & LORG_GATE_PROCESS) ? thread_self() : 0;
+	if (!self || self->busy)
+		return;
+	if (option == PR_SET_NAME)
+		rename_thread(self, self->process, self->process->own_tid, (const char *)first);
+	else
+		link_to_parent(self, first != 0);
+}
+
+int hook_prctl(int option, ...)
+{
+	unsigned long argument[4];
+	va_list list;
+	/* Those that were not given are read like libc reads them: whatever stands there. */
+	va_start(list, option);
+	for (int i = 0; i < 4; i++)
+		argument[i] = va_arg(list, unsigned long);
+	va_end(list);
+	struct settings_rights rights = settings_before_prctl(option, argument[0]);
+	int result = REAL(prctl)(option, argument[0], argument[1], argument[2], argument[3]);
+	int saved_errno = *hook_errno();
+	settings_after(&rights, result);
+	if (result >= 0)
+		settings_prctl_done(HOOK_prctl, option, argument[0]);
+	*hook_errno() = saved_errno;
+	return result;
+}
+
+void settings_enter(struct hook_call *call)
+{
+	(void)call;
+}
+
+/* pthread_setname_np(thread, name). */
+void settings_leave(struct hook_call *call, intptr_t result)
+{
+	uint32_t index;
+	if (call->hook->role != ROLE_name || result != 0 || !(call->gate & LORG_GATE_PROCESS))
+		return;
+	uint32_t tid = thread_of_handle(call->argument[0], &index);
+	struct lorg_process *process = tid ? arena_process(index) : 0;
+	if (process && process->own_tid != tid)
+		process = 0;
+	uint64_t own;
+	__asm__("movq %%fs:0x10, %0" : "=r"(own));
+	if (call->argument[0] == own) { /* the main thread is in no list */
+		process = call->self->process;
+		tid = process->own_tid;
+	}
+	rename_thread(call->self, process, tid, (const char *)call->argument[1]);
+}
+
+/* ---- memory: is it ours? ---- */
+
+extern const char __ehdr_start[] HIDDEN;
+extern const char _end[] HIDDEN;
+
+/* True if all of the range lies in the arena or node segment: a program that walks its own maps names whole mappings. */
+static int is_arena(const void *address, size_t length)
+{
+	const char *start = address;
+	if (!length || !the_arena.shared || (uintptr_t)start + length < (uintptr_t)start)
+		return 0;
+	return arena_overlaps(start, 1) && arena_overlaps(start + length - 1, 1);
+}
+
+int hook_mlock(const void *address, size_t length)
+{
+	return is_arena(address, length) ? 0 : REAL(mlock)(address, length);
+}
+
+int hook_mlock2(const void *address, size_t length, unsigned int flags)
+{
+	return is_arena(address, length) ? 0 : REAL(mlock2)(address, length, flags);
+}
+
+int hook_munlock(const void *address, size_t length)
+{
+	return is_arena(address, length) ? 0 : REAL(munlock)(address, length);
+}
+
+/* Who clears its address space of what it does not know keeps this; nothing of the program's can be there. */
+int hook_munmap(void *address, size_t length)
+{
+	return is_arena(address, length) ? 0 : REAL(munmap)(address, length);
+}
+
+int hook_mprotect(void *address, size_t length, int protection)
+{
+	return is_arena(address, length) ? 0 : REAL(mprotect)(address, length, protection);
+}
+
+/* Advice that would take the arena away from a fork child, into core files, or for good. The rest does no harm. */
+static int is_harmful(int advice)
+{
+	switch (advice) {
+	case MADV_DONTFORK:
+	case MADV_WIPEONFORK:
+	case MADV_DODUMP:
+	case MADV_HWPOISON:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+int hook_madvise(void *address, size_t length, int advice)
+{
+	if (is_harmful(advice) && is_arena(address, length))
+		return 0;
+	return REAL(madvise)(address, length, advice);
+}
+
+int hook_posix_madvise(void *address, size_t length, int advice)
+{
+	return REAL(posix_madvise)(address, length, advice);
+}
+
+/* ---- mlockall ---- */
+
+/* One line of /proc/self/maps. */
+struct mapping {
+	uintptr_t start, end;
+};
+
+static uintptr_t read_hexadecimal(const char **text)
+{
+	uintptr_t value = 0;
+	for (;; (*text)++) {
+		char c = **text;
+		if (c >= '0' && c <= '9')
+			value = value << 4 | (uintptr_t)(c - '0');
+		else if (c >= 'a' && c <= 'f')
+			value = value << 4 | (uintptr_t)(c - 'a' + 10);
+		else
+			return value;
+	}
+}
+
+static int is_ours(const struct mapping *mapping)
+{
+	return is_arena((const void *)mapping->start, mapping->end - mapping->start) ||
+	       (mapping->start < (uintptr_t)_end && mapping->end > (uintptr_t)__ehdr_start);
+}
+
+/* Calls `each` for every mapping of the program that is not ours. -1 when the list cannot be read. */
+static int each_mapping(void (*each)(void *context, const struct mapping *mapping), void *context)
+{
+	char buffer[1024];
+	long fd = raw_openat("/proc/self/maps", O_RDONLY | O_CLOEXEC), got;
+	size_t held = 0;
+	if (raw_failed(fd))
+		return -1;
+	while ((got = raw_syscall3(SYS_read, fd, (long)(buffer + held), (long)(sizeof buffer - 1 - held))) > 0) {
+		held += (size_t)got;
+		buffer[held] = 0;
+		size_t used = 0;
+		for (size_t line; used < held; used = line) {
+			for (line = used; line < held && buffer[line] != '\n'; line++)
+				;
+			if (line == held && (used || held < sizeof buffer - 1))
+				break; /* the rest of the line comes with the next read */
+			const char *text = buffer + used;
+			struct mapping mapping = {.start = read_hexadecimal(&text)};
+			text++;
+			mapping.end = read_hexadecimal(&text);
+			if (mapping.start < mapping.end && mapping.end < (uintptr_t)1 << 47 && !is_ours(&mapping))
+				each(context, &mapping);
+			line += line < held;
+		}
+		memmove(buffer, buffer + used, held - used);
+		held -= used;
+	}
+	raw_close((int)fd);
+	return 0;
+}
+
+static void add_size(void *context, const struct mapping *mapping)
+{
+	*(uint64_t *)context += mapping->end - mapping->start;
+}
+
+static void lock_one(void *context, const struct mapping *mapping)
+{
+	/* A mapping that cannot be locked is passed over, as by mlockall itself. */
+	raw_syscall3(SYS_mlock2, (long)mapping->start, (long)(mapping->end - mapping->start), *(const unsigned *)context);
+}
+
+static uint64_t lock_limit(void)
+{
+	struct rlimit limit = {0, 0};
+	raw_syscall6(SYS_prlimit64, 0, RLIMIT_MEMLOCK, 0, (long)&limit, 0, 0);
+	return limit.rlim_cur;
+}
+
+/* The kernel counts the arena against the caller's limit. True if the program alone would have been within it. */
+static int fits_without_us(void)
+{
+	uint64_t size = 0;
+	return !each_mapping(add_size, &size) && size <= lock_limit();
+}
+
+static int lock_without_us(int flags)
+{
+	unsigned how = flags & MCL_ONFAULT ? MLOCK_ONFAULT : 0;
+	if ((flags & MCL_FUTURE) && REAL(mlockall)(MCL_FUTURE | (flags & MCL_ONFAULT)))
+		return -1;
+	each_mapping(lock_one, &how);
+	return 0;
+}
+
+static void unlock_arena(void)
+{
+	for (unsigned i = 0; i < sizeof the_arena.segments / sizeof *the_arena.segments; i++) {
+		char *segment = __atomic_load_n(&the_arena.segments[i], __ATOMIC_ACQUIRE);
+		if (segment)
+			raw_syscall3(SYS_munlock, (long)segment, LORG_SEGMENT_SIZE, 0);
+	}
+	if (the_arena.node)
+		raw_syscall3(SYS_munlock, (long)the_arena.node, (long)the_arena.settings.node_size, 0);
+}
+
+int hook_mlockall(int flags)
+{
+	int result = REAL(mlockall)(flags);
+	int saved_errno = *hook_errno();
+	if (!the_arena.shared || !system_calls_allowed())
+		return result;
+	if (result == -1 && saved_errno == ENOMEM && (flags & MCL_CURRENT) && fits_without_us()) {
+		result = lock_without_us(flags);
+		saved_errno = result ? *hook_errno() : 0;
+	} else if (result == 0 && (flags & MCL_CURRENT)) {
+		unlock_arena();
+	}
+	/* Release: who maps more of the arena from now on knows that it would be locked. */
+	if (result == 0)
+		__atomic_store_n(&the_program.locked_memory, (flags & MCL_FUTURE) != 0, __ATOMIC_RELEASE);
+	if (result)
+		*hook_errno() = saved_errno;
+	return result;
+}
+
+int hook_munlockall(void)
+{
+	int result = REAL(munlockall)();
+	if (result == 0)
+		__atomic_store_n(&the_program.locked_memory, 0, __ATOMIC_RELEASE);
+	return result;
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * signal.c: signals that are sent, and signals that are taken by waiting for
+ * them. Handlers are in handler.c, reads of a signalfd in message.c.
+ *
+ * A signal that may hit the sender itself is told before the call, since that
+ * may not return; the record is put right in its place when the call fails.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "preload/core/raw.h"
+#include "preload/hooks/port_table.h"
+#include "preload/hooks/timeout.h"
+
+enum signal_scratch {
+	SCRATCH_PACKET, /* where the record of a signal to ourselves stands; 0: none */
+	SCRATCH_POSITION,
+	SCRATCH_THREAD, /* tid of a pthread_t, read before the call: it may be gone after */
+	SCRATCH_LIMIT,  /* ns */
+};
+
+enum target {
+	TARGET_PROCESS,
+	TARGET_GROUP,
+	TARGET_ALL,
+};
+
+static uintptr_t argument(const struct hook_call *call, int8_t index)
+{
+	return index >= 0 ? call->argument[index] : 0;
+}
+
+/* ---- sent ----------------------------------------------------------------------- */
+
+static uint32_t thread_id_of(uintptr_t thread)
+{
+	uint32_t tid = 0;
+	if (the_program.tid_offset && thread)
+		memcpy(&tid, (const char *)thread + the_program.tid_offset, sizeof tid);
+	return tid;
+}
+
+static int own_group(void)
+{
+	long group = system_calls_allowed() ? raw_syscall3(SYS_getpgid, 0, 0, 0) : 0;
+	return raw_failed(group) ? 0 : (int)group;
+}
+
+/* kill(pid, signal): what pid means. */
+static void address_kill(struct lorg_event_SIGNAL_SENT *event, int pid)
+{
+	event->to_pid = pid;
+	if (pid > 0)
+		return;
+	event->target = pid == -1 ? TARGET_ALL : TARGET_GROUP;
+	event->to_pid = pid == -1 ? 0 : pid == 0 ? own_group() : -pid;
+}
+
+static void address_thread(struct lorg_event_SIGNAL_SENT *event, uint32_t tid)
+{
+	event->to_pid = (int)program_own_pid();
+	event->to_tid = tid;
+}
+
+/* The pid that a pidfd stands for is the kernel's to tell; it is left out. */
+static void fill_target(struct lorg_event_SIGNAL_SENT *event, const struct hook_call *call)
+{
+	const struct hook_arguments *at = &call->hook->argument;
+	switch (call->hook->shown_as) {
+	case HOOK_kill: address_kill(event, (int)argument(call, at->pid)); return;
+	case HOOK_killpg:
+		event->target = TARGET_GROUP;
+		event->to_pid = (int)argument(call, at->pid) ? (int)argument(call, at->pid) : own_group();
+		return;
+	case HOOK_tgkill:
+		event->to_pid = (int)argument(call, at->pid);
+		event->to_tid = (uint32_t)call->argument[1];
+		return;
+	case HOOK_raise: address_thread(event, thread_own_tid()); return;
+	case HOOK_pthread_sigqueue:
+		event->value = call->argument[2];
+		address_thread(event, (uint32_t)call->scratch[SCRATCH_THREAD]);
+		return;
+	case HOOK_sigqueue:
+		event->value = call->argument[2];
+		event->to_pid = (int)argument(call, at->pid);
+		return;
+	default:
+		if (at->object >= 0)
+			address_thread(event, (uint32_t)call->scratch[SCRATCH_THREAD]);
+	}
+}
+
+static struct lorg_event_SIGNAL_SENT sent_event(const struct hook_call *call)
+{
+	struct lorg_event_SIGNAL_SENT event = {.entry = call->entry,
+					       .signal = (uint32_t)argument(call, call->hook->argument.signal),
+					       .hook = call->hook->shown_as,
+					       .error = call->error};
+	fill_target(&event, call);
+	return event;
+}
+
+static int may_hit_sender(const struct lorg_event_SIGNAL_SENT *event)
+{
+	return event->target != TARGET_PROCESS || event->to_pid == (int)program_own_pid();
+}
+
+static void kill_enter(struct hook_call *call)
+{
+	call->entry = clock_now();
+	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE))
+		return;
+	if (call->hook->argument.object >= 0)
+		call->scratch[SCRATCH_THREAD] = thread_id_of(argument(call, call->hook->argument.object));
+	struct lorg_event_SIGNAL_SENT event = sent_event(call);
+	if (!may_hit_sender(&event))
+		return;
+	uint32_t position = 0;
+	event_write(call->self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, 0, 0, &position);
+	call->scratch[SCRATCH_PACKET] = position ? (uintptr_t)call->self->packet : 0;
+	call->scratch[SCRATCH_POSITION] = position;
+}
+
+/* The record written before the call, or NULL when it is no longer in our hands. */
+static struct lorg_extended *early_record(const struct hook_call *call)
+{
+	if (!call->scratch[SCRATCH_PACKET] || call->scratch[SCRATCH_PACKET] != (uintptr_t)call->self->packet)
+		return 0;
+	struct lorg_extended *record =
+		(struct lorg_extended *)(call->scratch[SCRATCH_PACKET] + call->scratch[SCRATCH_POSITION]);
+	uint64_t entry;
+	memcpy(&entry, record + 1, sizeof entry);
+	return record->id == LORG_EVENT_SIGNAL_SENT && entry == call->entry ? record : 0;
+}
+
+/* ESRCH is told; a signal that was refused for another reason is none. */
+static void correct_record(const struct hook_call *call)
+{
+	struct lorg_extended *record = early_record(call);
+	if (!record)
+		return;
+	if (call->error == ESRCH)
+		((struct lorg_event_SIGNAL_SENT *)(record + 1))->error = ESRCH;
+	else
+		record->id = LORG_EVENT_FILLER;
+}
+
+static void kill_leave(struct hook_call *call)
+{
+	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE))
+		return;
+	if (call->scratch[SCRATCH_POSITION]) {
+		if (call->error)
+			correct_record(call);
+		return;
+	}
+	if (call->error && call->error != ESRCH)
+		return;
+	struct lorg_event_SIGNAL_SENT event = sent_event(call);
+	event_write(call->self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, 0, 0, 0);
+}
+
+/* ---- taken ------------------------------------------------------------------------ */
+
+static void take_enter(struct hook_call *call)
+{
+	if (call->hook->blocking == BLOCKING_never) /* signalfd */
+		return;
+	int64_t limit = call_timeout(call);
+	call->scratch[SCRATCH_LIMIT] = (uint64_t)limit;
+	call->entry = clock_now();
+	running_out(call, 0, limit);
+}
+
+static void write_received(struct hook_call *call, int number, const siginfo_t *information)
+{
+	struct lorg_event_SIGNAL_RECEIVED event = {.signal = (uint32_t)number, .hook = call->hook->shown_as, .how = 1};
+	if (information) {
+		event.value = (uintptr_t)information->si_value.sival_ptr;
+		event.code = information->si_code;
+		event.from_pid = (uint32_t)information->si_pid;
+		event.from_uid = information->si_uid;
+	}
+	event_write(call->self, LORG_EVENT_SIGNAL_RECEIVED, &event, sizeof event, 0, 0, 0);
+}
+
+static void signalfd_made(struct hook_call *call, int fd)
+{
+	struct port_origin origin = {.hook = call->hook->shown_as, .from = -1, .kind = PORT_KIND_SIGNALFD};
+	if ((int)call->argument[0] != -1) /* another mask for one that there was */
+		return;
+	origin.nonblocking = ((uint32_t)argument(call, call->hook->argument.flags) & SOCK_NONBLOCK) != 0;
+	port_made(call->self, call->gate, fd, &origin);
+}
+
+static void wait_ended(struct hook_call *call, intptr_t result)
+{
+	if (call->hook->shown_as == HOOK_sigwait) {
+		if (!result)
+			write_received(call, *(const int *)call->argument[1], 0);
+	} else if (result > 0) {
+		write_received(call, (int)result, (const siginfo_t *)call->argument[1]);
+	} else if (call->error == EAGAIN) {
+		EVENT_WRITE(call->self, TIMEOUT, .since = call->entry, .limit_ns = (int64_t)call->scratch[SCRATCH_LIMIT],
+			    .hook = call->hook->shown_as, .error = call->error);
+	}
+}
+
+static void take_leave(struct hook_call *call, intptr_t result)
+{
+	if (call->hook->blocking == BLOCKING_never) {
+		if (result >= 0)
+			signalfd_made(call, (int)result);
+		return;
+	}
+	running_in(call, 0, result);
+	if (call->gate & LORG_GATE_MESSAGE)
+		wait_ended(call, result);
+}
+
+/* ---- the family --------------------------------------------------------------------- */
+
+void signal_enter(struct hook_call *call)
+{
+	__builtin_memset(call->scratch, 0, sizeof call->scratch);
+	if (call->hook->role == ROLE_kill)
+		kill_enter(call);
+	else if (call->hook->role == ROLE_take_signal)
+		take_enter(call);
+}
+
+void signal_leave(struct hook_call *call, intptr_t result)
+{
+	if (call->hook->role == ROLE_kill)
+		kill_leave(call);
+	else if (call->hook->role == ROLE_take_signal)
+		take_leave(call, result);
+}

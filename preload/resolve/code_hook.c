@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * code_hook.c: places the code hooks.
+ *
+ * One page within reach of libc's text holds, for each hook, the moved
+ * instructions and a jump to the wrapper. It is written before it becomes
+ * executable. libc's text is changed through /proc/self/mem, which needs no
+ * change of protection; where that is not there, a changed copy of the page is
+ * made and moved over the old one in a single step.
+ */
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "preload/core/raw.h"
+#include "preload/core/thread.h"
+#include "preload/hook.h"
+#include "preload/resolve/code_hook.h"
+#include "preload/resolve/relocate.h"
+#include "preload/resolve/resolve.h"
+
+enum {
+	PAGE = 4096,
+	SLOT = 64,	 /* bytes a hook takes in the page */
+	SLOT_ENTRY = 48, /* where in a slot the jump to the wrapper stands */
+};
+
+_Static_assert((int)RELOCATE_MAXIMUM <= (int)SLOT_ENTRY && (int) CODE_HOOKS * SLOT <= PAGE, "the slots fit");
+
+struct code_hook code_hooks[CODE_HOOKS];
+unsigned code_hook_count;
+
+/* libc's mapping: start and end of its loaded segments. */
+static uintptr_t libc_start, libc_end;
+
+static void refuse_all(const char *reason)
+{
+	for (unsigned i = 0; i < code_hook_count; i++)
+		if (!code_hooks[i].refused)
+			code_hooks[i].refused = reason;
+}
+
+/* ---- what is to be hooked ------------------------------------------------- */
+
+static void libc_measure(const struct link_map *libc)
+{
+	const ElfW(Ehdr) *head = (const ElfW(Ehdr) *)libc->l_addr;
+	const ElfW(Phdr) *segment = (const ElfW(Phdr) *)(libc->l_addr + head->e_phoff);
+	libc_start = libc->l_addr;
+	for (unsigned i = 0; i < head->e_phnum; i++)
+		if (segment[i].p_type == PT_LOAD && libc_end < libc_start + segment[i].p_vaddr + segment[i].p_memsz)
+			libc_end = libc_start + segment[i].p_vaddr + segment[i].p_memsz;
+}
+
+static int reachable(const char *page, const void *target)
+{
+	int64_t distance = (const char *)target - page;
+	return distance > -0x7fff0000l && distance < 0x7fff0000l;
+}
+
+/* The row's real function is libc's own: otherwise a call would pass the wrapper twice, and again without end. */
+static int real_is(uint32_t id, const void *target)
+{
+	return hook_real(id) == target;
+}
+
+static void hook_choose(struct code_hook *hook, const struct code_hook_wanted *wanted, const struct link_map *libc)
+{
+	hook->id = wanted->id;
+	hook->target = libc ? symbol_find_in(libc, hook_symbol_text + hook_symbols[hook->id].name, "", &hook->size) : 0;
+	if (!hook->target)
+		hook->refused = "the C library does not have it";
+	else if (!real_is(hook->id, hook->target))
+		hook->refused = "another library takes its place";
+}
+
+/* ---- the page of stubs ---------------------------------------------------- */
+
+static char *page_at(char *where)
+{
+	long result = raw_mmap(where, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (where ? MAP_FIXED_NOREPLACE : 0),
+			       -1, 0);
+	return raw_failed(result) ? 0 : (char *)result;
+}
+
+/* A new page within reach of libc: where the kernel likes, else by trying outwards from libc. */
+static char *page_near(uintptr_t libc)
+{
+	char *page = page_at(0);
+	if (page && reachable(page, (void *)libc_start) && reachable(page, (void *)libc_end))
+		return page;
+	if (page)
+		raw_munmap(page, PAGE);
+	for (uintptr_t step = 1ul << 20; step < 0x70000000; step += step < 1ul << 26 ? 1ul << 20 : 1ul << 24) {
+		uintptr_t sides[2] = {libc - step, libc + step};
+		for (int side = 0; side < 2; side++) {
+			char *wanted = (char *)(sides[side] & ~(uintptr_t)(PAGE - 1));
+			page = page_at(wanted);
+			if (page == wanted)
+				return page;
+			if (page) /* a kernel that takes the address as a hint */
+				raw_munmap(page, PAGE);
+		}
+	}
+	return 0;
+}
+
+/* Puts a file's copy of the page in its place: for systems where no memory may become executable that was written. */
+static int page_from_file(char *page)
+{
+	long fd = raw_syscall3(SYS_memfd_create, (long)"lorg", MFD_CLOEXEC, 0);
+	if (raw_failed(fd))
+		return 0;
+	long mapped = -1;
+	if (raw_syscall6(SYS_pwrite64, fd, (long)page, PAGE, 0, 0, 0) == PAGE)
+		mapped = raw_mmap(page, PAGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, (int)fd, 0);
+	raw_close((int)fd);
+	return mapped == (long)page;
+}
+
+static int page_seal(char *page)
+{
+	return !raw_failed(raw_mprotect(page, PAGE, PROT_READ | PROT_EXEC)) || page_from_file(page);
+}
+
+static void stub_write(char *page, unsigned index, const struct code_hook_wanted *wanted)
+{
+	static const uint8_t jump[6] = {0xff, 0x25}; /* jmp *0(%rip) */
+	struct code_hook *hook = &code_hooks[index];
+	char *slot = page + index * SLOT;
+	struct relocation moved =
+		relocate(hook->target, (uint32_t)hook->size, (uintptr_t)hook->target, (uint8_t *)slot, (uintptr_t)slot);
+	hook->refused = moved.refused;
+	hook->skipped = moved.skipped;
+	hook->taken = moved.taken;
+	memcpy(slot + SLOT_ENTRY, jump, sizeof jump);
+	memcpy(slot + SLOT_ENTRY + sizeof jump, &wanted->wrapper, sizeof wanted->wrapper);
+	hook->original = slot;
+}
+
+/* ---- libc's text ---------------------------------------------------------- */
+
+/* Through the kernel's own view of our memory: text stays as it is mapped, neither writable nor for a moment gone. */
+static int text_write_by_file(int memory, uintptr_t address, const uint8_t *bytes, uint32_t length)
+{
+	return memory >= 0 && raw_syscall6(SYS_pwrite64, memory, (long)bytes, length, (long)address, 0, 0) == (long)length;
+}
+
+/* Moves a changed copy of the page (or two) over the old one. */
+static int text_write_by_copy(uintptr_t address, const uint8_t *bytes, uint32_t length)
+{
+	uintptr_t first = address & ~(uintptr_t)(PAGE - 1);
+	size_t size = (address + length > first + PAGE) ? 2 * PAGE : PAGE;
+	long copy = raw_mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (raw_failed(copy))
+		return 0;
+	memcpy((void *)copy, (void *)first, size);
+	memcpy((char *)copy + (address - first), bytes, length);
+	if (raw_failed(raw_mprotect((void *)copy, size, PROT_READ | PROT_EXEC)) ||
+	    raw_failed(raw_syscall6(SYS_mremap, copy, (long)size, (long)size, MREMAP_MAYMOVE | MREMAP_FIXED, (long)first, 0))) {
+		raw_munmap((void *)copy, size);
+		return 0;
+	}
+	return 1;
+}
+
+static void text_change(struct code_hook *hook, int memory)
+{
+	uint8_t bytes[RELOCATE_WINDOW];
+	uintptr_t at = (uintptr_t)hook->target + hook->skipped;
+	int32_t distance = (int32_t)((char *)hook->original + SLOT_ENTRY - (char *)(at + RELOCATE_JUMP));
+	memset(bytes, 0xcc, sizeof bytes); /* behind the jump: never executed */
+	bytes[0] = 0xe9;
+	memcpy(bytes + 1, &distance, sizeof distance);
+	if (!text_write_by_file(memory, at, bytes, hook->taken) && !text_write_by_copy(at, bytes, hook->taken))
+		hook->refused = "the C library's code cannot be changed";
+}
+
+/* ---- the rows ------------------------------------------------------------- */
+
+/* Every row that leads to the changed entry goes by the trampoline instead: the alias __read as well as read. */
+static void rows_redirect(const struct code_hook *hook)
+{
+	hook_real_functions[hook->id] = hook->original;
+	for (uint32_t id = 0; id < HOOK_COUNT; id++) {
+		if (hook_real_functions[id] == hook->target)
+			hook_real_functions[id] = hook->original;
+		if (hook_reaches[id] == hook->id + 1)
+			hook_deferred[id] = 1;
+	}
+}
+
+static void hooks_place(void)
+{
+	char *page = page_near(libc_start);
+	if (!page) {
+		refuse_all("there is no room near the C library's code");
+		return;
+	}
+	for (unsigned i = 0; i < code_hook_count; i++)
+		if (!code_hooks[i].refused)
+			stub_write(page, i, &code_hooks_wanted[i]);
+	if (!page_seal(page)) {
+		raw_munmap(page, PAGE);
+		for (unsigned i = 0; i < code_hook_count; i++)
+			code_hooks[i].original = 0;
+		refuse_all("no memory can be made executable");
+		return;
+	}
+	long memory = raw_openat("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	for (unsigned i = 0; i < code_hook_count; i++) {
+		struct code_hook *hook = &code_hooks[i];
+		if (!hook->refused)
+			text_change(hook, (int)memory);
+		if (hook->refused)
+			hook->original = 0;
+		else
+			rows_redirect(hook);
+	}
+	if (!raw_failed(memory))
+		raw_close((int)memory);
+}
+
+void code_hooks_place(void)
+{
+	const struct link_map *libc = object_find("libc.so.6");
+	code_hook_count = code_hooks_wanted_count < CODE_HOOKS ? code_hooks_wanted_count : CODE_HOOKS;
+	for (unsigned i = 0; i < code_hook_count; i++)
+		hook_choose(&code_hooks[i], &code_hooks_wanted[i], libc);
+	if (!system_calls_allowed()) {
+		refuse_all("a seccomp filter may forbid it");
+		return;
+	}
+	if (!libc)
+		return;
+	libc_measure(libc);
+	hooks_place();
+}
+
+void *code_hook_original(void *function)
+{
+	for (unsigned i = 0; i < code_hook_count; i++)
+		if (code_hooks[i].target == function && code_hooks[i].original)
+			return code_hooks[i].original;
+	return function;
+}
+
+int code_hook_placed(uint32_t id)
+{
+	for (unsigned i = 0; i < code_hook_count; i++)
+		if (code_hooks[i].id == id)
+			return code_hooks[i].original != 0;
+	return 0;
+}
+
+int code_hook_from_libc(uintptr_t address)
+{
+	return address >= libc_start && address < libc_end;
+}
