@@ -153,7 +153,7 @@ static void tell_refused_code_hooks(void)
 {
 	struct thread *self = thread_self();
 	char what[64];
-	for (unsigned i = 0; self && i < code_hook_count; i++) {
+	for (unsigned i = 0; self && i < HOOK_INNER_COUNT; i++) {
 		if (!code_hooks[i].refused)
 			continue;
 		char *end = text_append(what, what + sizeof what, "calls inside libc to ");

@@ -33,6 +33,19 @@ def libc_version(libc):
     return max(found, default=[2, 0])
 
 
+def unversioned(rows, libc):
+    """Names whose versions are different functions, where a row without a version would lead to the wrong one."""
+    places = {}
+    for symbol in libc.symbols():
+        if symbol.defined() and symbol.is_function():
+            places.setdefault(symbol.name, {})[symbol.version] = symbol.value
+    for row in rows:
+        found = places.get(row.name, {})
+        known = {r.version for r in rows if r.name == row.name}
+        if len(set(found.values())) > 1 and row.exported() and not set(found) <= known:
+            yield row.name, sorted(set(found) - known)
+
+
 def main():
     table, exclusions, path = sys.argv[1:4]
     libc = elf.ElfFile(path)
@@ -41,9 +54,11 @@ def main():
     excluded = read_exclusions(exclusions)
     matcher = re.compile('|'.join(fnmatch.translate(p) for p, _ in excluded))
     functions = {s.name for s in libc.symbols() if s.defined() and s.is_function()}
-    missing = sorted(n for n in functions - hooked if not matcher.match(n))
+    public = {s.name for s in libc.symbols() if s.defined() and s.is_function() and s.version != 'GLIBC_PRIVATE'}
+    missing = sorted(n for n in public - hooked if not matcher.match(n))
     both = sorted(p for p, _ in excluded if p in hooked)
     newest = libc_version(libc)
+    apart = list(unversioned(rows, libc))
     gone = sorted(r.name for r in rows if r.column['library'] == 'libc.so.6' and r.name not in functions and r.exported() and
                   [int(n) for n in r.column['since'].split('.')] <= newest)
     for name in missing:
@@ -52,7 +67,10 @@ def main():
         print('%s: %s is in hooks.table' % (exclusions, name))
     for name in gone:
         print('%s: %s: %s does not export it' % (table, name, path))
-    if missing or both or gone:
+    for name, versions in apart:
+        print('%s: %s: %s has implementations of its own for %s: a row for each is needed' %
+              (table, name, path, ', '.join(versions)))
+    if missing or both or gone or apart:
         return 1
     if len(sys.argv) > 4:
         open(sys.argv[4], 'w').close()

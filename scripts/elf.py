@@ -11,8 +11,9 @@ R_X86_64_JUMP_SLOT, R_X86_64_IRELATIVE = 7, 37
 
 
 class Symbol:
-    def __init__(self, name, kind, section, version, hidden):
-        self.name, self.kind, self.section, self.version, self.hidden = name, kind, section, version, hidden
+    def __init__(self, name, kind, section, value, version, hidden):
+        self.name, self.kind, self.section, self.value = name, kind, section, value
+        self.version, self.hidden = version, hidden
 
     def defined(self):
         return self.section != 0
@@ -86,11 +87,11 @@ class ElfFile:
         versions = self._version_names()
         start = self._place(self.tag[DT_SYMTAB])
         for i in range(1, self._symbol_count()):
-            name, info, _, section, _, _ = struct.unpack_from('<IBBHQQ', self.data, start + i * 24)
+            name, info, _, section, value, _ = struct.unpack_from('<IBBHQQ', self.data, start + i * 24)
             word = 1
             if DT_VERSYM in self.tag:
                 word, = struct.unpack_from('<H', self.data, self._place(self.tag[DT_VERSYM]) + i * 2)
-            yield Symbol(self._string(name), info & 15, section, versions.get(word & 0x7fff, ''), bool(word & 0x8000))
+            yield Symbol(self._string(name), info & 15, section, value, versions.get(word & 0x7fff, ''), bool(word & 0x8000))
 
     def relocation_types(self):
         for table, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):

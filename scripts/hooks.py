@@ -231,7 +231,8 @@ def arguments(row):
 def make_ids(rows):
     out = [NOTICE % 'Ids, types and prototypes of the hooks.', '#ifndef LORG_HOOK_IDS_H', '#define LORG_HOOK_IDS_H', '']
     out += ['#include <%s>' % h for h in HEADERS]
-    out += ['', 'enum hook_id {'] + ['\tHOOK_%s,' % r.id for r in rows] + ['\tHOOK_COUNT', '};', '']
+    out += ['', 'enum hook_id {'] + ['\tHOOK_%s,' % r.id for r in rows] + ['\tHOOK_COUNT', '};', '', '/* Rows with an inner entry point. */',
+                                                             'enum { HOOK_INNER_COUNT = %d };' % sum(bool(r.inner) for r in rows), '']
     out += ['/* The type of each real function, for REAL(name). */']
     out += ['typedef %s;' % r.declare('(*hook_type_%s)' % r.id) for r in rows]
     out += ['', '/*', ' * The wrappers. One with symbol versions is reached through a stub in hook_wrappers.c; every other bears the',
@@ -268,15 +269,14 @@ def make_table(rows):
     out += ['', 'const struct symbol_wanted hook_symbols[HOOK_COUNT] = {']
     out += ['\t[HOOK_%s] = {%d, %d, %du},' %
             (r.id, place[inner_symbol(r)], place[r.version or ''], gnu_hash(inner_symbol(r))) for r in rows]
-    out += ['};', '', 'const struct code_hook_wanted code_hooks_wanted[] = {']
+    out += ['};', '', 'const struct code_hook_wanted code_hooks_wanted[HOOK_INNER_COUNT] = {']
     out += ['\t{HOOK_%s, (void *)hook_%s},' % (r.id, r.id) for r in rows if r.inner]
     out += ['};', '', 'const uint8_t hook_absent[HOOK_COUNT] = {']
     out += ['\t[HOOK_%s] = HOOK_ABSENT_%s,' % (r.id, absent(r)) for r in rows]
     out += ['};', '', '/* The row whose inner entry point a real function goes through, plus 1; 0: none. */',
             'const uint16_t hook_reaches[HOOK_COUNT] = {']
     out += ['\t[HOOK_%s] = HOOK_%s + 1,' % (r.id, r.column['reaches']) for r in rows if r.column['reaches']]
-    return '\n'.join(out + ['};', 'const unsigned code_hooks_wanted_count = sizeof code_hooks_wanted / sizeof code_hooks_wanted[0];',
-                            ''])
+    return '\n'.join(out + ['};', ''])
 
 
 def absent(row):

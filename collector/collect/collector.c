@@ -109,14 +109,14 @@ static int open_store(struct collector *collector, const struct collector_settin
 	return context->store ? 0 : -1;
 }
 
-static int open_memory(struct collector *collector)
+static int open_memory(struct collector *collector, unsigned open_files)
 {
 	struct family_context *context = &collector->context;
 	context->overflow = collector->arena_settings.overflow;
 	context->arena_settings = &collector->arena_settings;
 	context->copy = aligned_alloc(4096, LORG_CHUNK_SIZE);
 	context->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (!context->copy || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings))
+	if (!context->copy || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings, open_files / 2))
 		return -1;
 	random_bytes(collector->token, sizeof collector->token);
 	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, collector);
@@ -158,7 +158,7 @@ struct collector *collector_open(const struct collector_settings *settings, cons
 	set_arena_settings(collector, settings);
 	clock_refine(&context->clock);
 	collector->arena_settings.clock = context->clock;
-	if (open_memory(collector)) {
+	if (open_memory(collector, settings->open_files)) {
 		*what = "no shared memory for the programs";
 		free_collector(collector);
 		return NULL;

@@ -6,6 +6,9 @@
  * see a late chunk and miss an early one that became full behind its back;
  * so a chunk that is not the next one waits for the scan after: that one sees
  * all that were full before.
+ *
+ * Chunks of several processes are written in the order of their beginnings: a
+ * thread that began when another had ended can have that one's lane.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +19,15 @@
 
 /* A chunk that may be taken. */
 struct full_chunk {
-	uint64_t sequence;
+	uint64_t begin, sequence;
 	uint32_t process, chunk;
 };
 
-static int by_process_and_sequence(const void *left, const void *right)
+static int by_begin_and_sequence(const void *left, const void *right)
 {
 	const struct full_chunk *a = left, *b = right;
-	if (a->process != b->process)
-		return a->process < b->process ? -1 : 1;
+	if (a->begin != b->begin)
+		return a->begin < b->begin ? -1 : 1;
 	if (a->sequence != b->sequence)
 		return a->sequence < b->sequence ? -1 : 1;
 	return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
@@ -44,12 +47,9 @@ static int add_full(struct family_context *context, uint32_t *count, const struc
 	return 0;
 }
 
-static int is_over(struct family *family, uint32_t process_index)
+static int is_over(const struct family *family, const struct process *process)
 {
-	if (family->final)
-		return 1;
-	const struct process *process = process_of(family, process_index);
-	return process && process->over;
+	return family->final || (process && process->over);
 }
 
 static void release_chunk(struct family *family, uint32_t chunk, uint32_t used)
@@ -73,8 +73,11 @@ static uint32_t find_full(struct family *family)
 	for (uint32_t chunk = 0; chunk < used; chunk++) {
 		/* Acquire: pairs with the owner's release store of FULL. */
 		uint64_t word = __atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE);
-		uint32_t process = lorg_chunk_word_process(word);
-		switch (lorg_chunk_word_state(word)) {
+		enum lorg_chunk_state state = lorg_chunk_word_state(word);
+		if (state != LORG_CHUNK_FULL && state != LORG_CHUNK_FILLING && state != LORG_CHUNK_SCRATCH)
+			continue;
+		struct process *process = process_of(family, lorg_chunk_word_process(word));
+		switch (state) {
 		case LORG_CHUNK_FULL:
 			if (keep && !is_over(family, process))
 				continue;
@@ -87,18 +90,23 @@ static uint32_t find_full(struct family *family)
 			if (!family->final && is_over(family, process))
 				release_chunk(family, chunk, LORG_CHUNK_SIZE);
 			continue;
-		case LORG_CHUNK_FREE:
-		case LORG_CHUNK_SLAB:
 		default:
 			continue;
 		}
 		const struct lorg_packet *head = (const struct lorg_packet *)family_chunk(family, chunk);
-		const struct full_chunk full = {__atomic_load_n(&head->sequence, __ATOMIC_RELAXED), process, chunk};
+		const struct full_chunk full = {
+			.begin = __atomic_load_n(&head->begin, __ATOMIC_RELAXED),
+			.sequence = __atomic_load_n(&head->sequence, __ATOMIC_RELAXED),
+			.process = lorg_chunk_word_process(word),
+			.chunk = chunk,
+		};
 		if (add_full(context, &count, &full))
 			break;
+		if (process)
+			process->pending++;
 	}
 	if (count > 1)
-		qsort(context->full, count, sizeof *context->full, by_process_and_sequence);
+		qsort(context->full, count, sizeof *context->full, by_begin_and_sequence);
 	return count;
 }
 
@@ -117,7 +125,6 @@ static void note_summary(struct family *family, struct process *process, const s
 			  "events", "of a kind that this version does not know");
 	if (!process)
 		return;
-	process->told += summary->discarded;
 	process->in_exec = summary->ends_in_exec;
 	process->has_exit |= summary->has_exit;
 	if (summary->has_program_exit && process->image)
@@ -179,21 +186,36 @@ static void take(struct family *family, struct process *process, uint32_t chunk)
 		release_chunk(family, chunk, summary.state == CHUNK_PACKET ? summary.copied : LORG_CHUNK_SIZE);
 }
 
+/* A chunk that is not the next one of its process waits for one pass; the process's later ones with it. */
+static int has_to_wait(struct family *family, struct process *process, const struct full_chunk *full)
+{
+	if (!process || process->over || family->final)
+		return 0;
+	if (!process->held && (full->sequence == process->next_sequence || family->waiting[full->chunk]))
+		return 0;
+	family->waiting[full->chunk] = 1;
+	process->held = 1;
+	return 1;
+}
+
 void drain_pass(struct family *family)
 {
 	struct family_context *context = family->context;
 	uint32_t count = find_full(family);
-	uint32_t held = UINT32_MAX; /* the process of which a chunk waits: all its later ones do, too */
 	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
-		const struct full_chunk full = context->full[i];
-		struct process *process = process_of(family, full.process);
-		int in_order = !process || process->over || family->final || full.sequence == process->next_sequence;
-		if (!in_order && (full.process == held || !family->waiting[full.chunk])) {
-			family->waiting[full.chunk] = 1;
-			held = full.process;
+		const struct full_chunk *full = &context->full[i];
+		struct process *process = process_of(family, full->process);
+		if (has_to_wait(family, process, full)) {
 			context->chunks_moved++; /* the next pass is to come soon */
 			continue;
 		}
-		take(family, process, full.chunk);
+		take(family, process, full->chunk);
+		if (process && process->pending && --process->pending == 0 && process->over && process->image && !process->image->over)
+			process_finish(family, process);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		struct process *process = process_of(family, context->full[i].process);
+		if (process)
+			process->pending = process->held = 0;
 	}
 }

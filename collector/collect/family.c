@@ -70,10 +70,10 @@ static void tell_totals(struct family *family)
 	}
 }
 
-/* No image is known to be alive: is the memory mapped anywhere? */
+/* No process is known that has the memory mapped: is there any? */
 static int is_abandoned(struct family *family, uint64_t now_ns)
 {
-	if (family->image_count || now_ns < family->look_ns)
+	if (family->images_alive || now_ns < family->look_ns)
 		return 0;
 	/* It may have been claimed after this pass began. */
 	if (!family->attached && now_ns < family->claimed_ns + ATTACH_LIMIT_NS)

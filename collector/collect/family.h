@@ -51,6 +51,7 @@ struct image {
 	int arrived;	  /* the program that it became by exec has shown up */
 	uint64_t look_ns, look_step_ns; /* when to look again, where nothing wakes us */
 	int has_program_exit; /* it said how it ended */
+	uint32_t process_count; /* that are in use */
 	int has_speaker;
 	struct process *speaker; /* what its last words go with: its first thread, while that is there */
 	uint64_t start_tick, speaker_birth;
@@ -64,8 +65,8 @@ struct process {
 	uint32_t tid; /* as we see it; 0 unknown */
 	struct lane *lane;
 	uint64_t next_sequence; /* of the chunk to write next */
-	uint64_t told;		/* losses written in heads of packets */
-	uint64_t ending_ns;	/* since when it is ENDING; 0: it is not */
+	uint32_t pending;	/* chunks of it that this pass has found */
+	int held; /* one of its chunks waits for the next pass */
 	int used, over, has_exit, in_exec;
 };
 
@@ -128,6 +129,8 @@ struct family {
 	struct image **images;
 	uint32_t image_room;
 	uint32_t image_count; /* in use */
+	uint32_t images_alive; /* of those: whose process is known */
+	int image_over;	      /* one was found to be over in this pass */
 	struct slab **slabs;  /* by chunk index */
 	uint32_t slab_room;
 	uint8_t *waiting;     /* one byte a chunk: seen FULL before, waits for an earlier one */
@@ -200,6 +203,8 @@ struct process *process_of(struct family *family, uint32_t index);
 void processes_pass(struct family *family, uint64_t now_ns);
 /* Writes the last words of processes that are over, and frees their entries. */
 void processes_finish(struct family *family);
+/* The same for one thread that has ended by itself, as soon as its last chunk is written: its lane is the next one's. */
+void process_finish(struct family *family, struct process *process);
 void processes_free(struct family *family);
 /* A lane of the process's in which nothing is later than `begin`; NULL: the store has failed. */
 struct lane *process_lane(struct family *family, struct process *process, uint64_t begin);

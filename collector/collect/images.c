@@ -321,18 +321,25 @@ static int may_be_nested(const struct image *image)
 		return 1;
 	if (before)
 		return before->nested;
-	if (!parent)
-		return 0;
+	if (!parent) {
+		/* One that came by exec, and the image before it was gone before it was found: that may be why. */
+		const struct lorg_image *entry = family_image_entry(image->family, image->index);
+		return entry->birth == LORG_BIRTH_EXEC;
+	}
 	return parent->nested || (parent->pid && !parent->dead && other_namespace_for_children(parent->pid));
 }
 
+/* One process is one image of a family, but for the children that share its memory. */
 static int is_known_pid(pid_t pid, void *context)
 {
+	const struct family *family = context;
 	if (pid == getpid())
 		return 1;
-	for (const struct image *image = ((struct family_context *)context)->images; image; image = image->next)
-		if (image->pid == pid && !image->over && !image->shared)
+	for (uint32_t i = 0; i < family->image_room; i++) {
+		const struct image *image = family->images[i];
+		if (image && image->pid == pid && !image->over && !image->shared)
 			return 1;
+	}
 	return 0;
 }
 
@@ -340,19 +347,22 @@ static int is_known_pid(pid_t pid, void *context)
 static void search(struct image *image, uint64_t now_ns)
 {
 	struct family *family = image->family;
-	pid_t pid = proc_find(family->inode, image->own_pid, is_known_pid, family->context);
+	pid_t pid = proc_find(family->inode, image->own_pid, is_known_pid, family);
 	int pidfd = pid ? proc_open(pid) : -1;
-	if (pidfd >= 0 && proc_has_mapped(pid, family->inode) == PROC_MAPS_SHOWN) {
+	enum proc_maps maps = pidfd < 0 ? PROC_MAPS_GONE : proc_has_mapped(pid, family->inode);
+	if (maps == PROC_MAPS_SHOWN || maps == PROC_MAPS_UNKNOWN) {
 		proc_inner_id(pid, 0, &image->nested);
 		watch(image, pid, pidfd);
 		return;
 	}
 	if (pidfd >= 0)
 		close(pidfd);
-	if (image->own_pid > 0)
+	if (image->own_pid > 0) {
+		image->nested = 1;
 		left(image, 0, -1); /* nobody of that number has it mapped */
-	else
+	} else {
 		look_later(image, now_ns); /* its end is seen when the arena is abandoned */
+	}
 }
 
 /* The process that `pid` would be, if it has the arena mapped. Returns 1 when that settles it. */
@@ -365,7 +375,7 @@ static int try_pid(struct image *image, pid_t pid, int nested, int settle)
 	}
 	enum proc_maps maps = pidfd < 0 ? PROC_MAPS_GONE : proc_has_mapped(pid, image->family->inode);
 	int inner_nested = 0;
-	if (maps == PROC_MAPS_UNKNOWN && proc_inner_id(pid, 0, &inner_nested) == image->own_pid)
+	if (maps == PROC_MAPS_UNKNOWN && settle && proc_inner_id(pid, 0, &inner_nested) == image->own_pid)
 		maps = PROC_MAPS_SHOWN; /* another user's: its number has to do */
 	if (maps == PROC_MAPS_SHOWN) {
 		image->nested = nested;
@@ -513,6 +523,8 @@ void images_pass(struct family *family, uint64_t now_ns)
 	uint32_t high = __atomic_load_n(&family_arena(family)->image_high_water, __ATOMIC_ACQUIRE);
 	if (high > LORG_IMAGES)
 		high = LORG_IMAGES;
+	family->image_over = 0;
+	family->images_alive = 0;
 	for (uint32_t i = 0; i < high; i++) {
 		struct lorg_image *entry = family_image_entry(family, i);
 		struct image *image = image_at(family, i);
@@ -521,6 +533,8 @@ void images_pass(struct family *family, uint64_t now_ns)
 		if (entry->not_traced)
 			note_not_traced(family, entry);
 		look_at_image(family, image, now_ns);
+		family->image_over |= image->over;
+		family->images_alive += image->looked_for && !image->over;
 	}
 }
 
@@ -532,7 +546,7 @@ void images_finish(struct family *family, uint64_t now_ns)
 		struct image *image = family->images[i];
 		if (!image)
 			continue;
-		if (!image->over)
+		if (!image->over || image->process_count)
 			continue;
 		count_image(image, __atomic_load_n(&family_image_entry(family, i)->state, __ATOMIC_ACQUIRE));
 		if (image->execed) {

@@ -34,12 +34,14 @@ static int make_offer(struct offers *offers, uint32_t slot)
 	return 0;
 }
 
-int offers_open(struct offers *offers, const struct arena_settings *settings)
+int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most)
 {
 	uint8_t id[16];
 	memset(offers, 0, sizeof *offers);
 	offers->settings = settings;
-	offers->wanted = LEAST_OFFERS;
+	offers->most = most < FIRST_OFFERS ? FIRST_OFFERS : most < MOST_OFFERS ? most : MOST_OFFERS;
+	offers->wanted = offers->most < LEAST_OFFERS ? offers->most : LEAST_OFFERS;
+	offers->least = offers->wanted;
 	offers->node.descriptor = -1;
 	if (memory_create(&offers->node, "lorg-node", node_size()))
 		return -1;
@@ -80,12 +82,12 @@ int offers_next_claimed(struct offers *offers, struct offered *claimed)
 void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 {
 	if (claimed * 4 > offers->wanted) {
-		offers->wanted = offers->wanted * 2 < MOST_OFFERS ? offers->wanted * 2 : MOST_OFFERS;
+		offers->wanted = offers->wanted * 2 < offers->most ? offers->wanted * 2 : offers->most;
 		offers->calm_ns = now_ns;
 	} else if (claimed) {
 		offers->calm_ns = now_ns;
 	} else if (now_ns - offers->calm_ns > CALM_NS) {
-		offers->wanted = LEAST_OFFERS; /* those that are there stay */
+		offers->wanted = offers->least; /* those that are there stay */
 	}
 	int made = 0;
 	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < REFILL_AT_ONCE; slot++) {

@@ -23,11 +23,12 @@ struct offers {
 	struct offered slot[LORG_ARENA_OFFERS];
 	uint32_t ready;	  /* as far as known: programs take them at any time */
 	uint32_t wanted;  /* how many to keep ready */
+	uint32_t least, most; /* bounds of that */
 	uint64_t calm_ns; /* since when few were taken */
 };
 
-/* Makes the node segment and the first arenas. 0, or -1 with errno. */
-int offers_open(struct offers *offers, const struct arena_settings *settings);
+/* Makes the node segment and the first arenas; at most `most` are kept ready. 0, or -1 with errno. */
+int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most);
 
 /*
  * Takes one that a program has claimed: returns 1 and moves it to *claimed; 0: no more. Call until 0, then

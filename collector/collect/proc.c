@@ -165,25 +165,30 @@ struct search {
 	ino_t inode;
 	pid_t pid;
 	uint32_t inner;
+	pid_t unsure; /* one of the right number whose maps may not be read */
 	int (*skip)(pid_t pid, void *context);
 	void *context;
 };
 
 static pid_t consider_process(pid_t pid, void *context)
 {
-	const struct search *search = context;
-	int nested;
+	struct search *search = context;
+	int nested = 0;
 	if (search->skip(pid, search->context))
 		return 0;
 	if (search->inner && proc_inner_id(pid, 0, &nested) != search->inner)
 		return 0;
-	return proc_has_mapped(pid, search->inode) == PROC_MAPS_SHOWN ? pid : 0;
+	enum proc_maps maps = proc_has_mapped(pid, search->inode);
+	if (maps == PROC_MAPS_UNKNOWN && nested)
+		search->unsure = pid;
+	return maps == PROC_MAPS_SHOWN ? pid : 0;
 }
 
 pid_t proc_find(ino_t inode, uint32_t inner, int (*skip)(pid_t pid, void *context), void *context)
 {
 	struct search search = {.inode = inode, .inner = inner, .skip = skip, .context = context};
-	return for_numbers("/proc", consider_process, &search);
+	pid_t found = for_numbers("/proc", consider_process, &search);
+	return found ? found : search.unsure;
 }
 
 static pid_t consider_thread(pid_t tid, void *context)

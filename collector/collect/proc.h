@@ -25,7 +25,10 @@ enum proc_maps proc_has_mapped(pid_t pid, ino_t inode);
 /* The pid, or with tid its thread, as the innermost namespace numbers it; 0 unknown. *nested: it is in a namespace below ours. */
 uint32_t proc_inner_id(pid_t pid, pid_t tid, int *nested);
 
-/* A process that has `inode` mapped and that its own namespace numbers `inner` (0: any); `skip` says which not to look at. 0: none. */
+/*
+ * A process that has `inode` mapped and that its own namespace numbers `inner` (0: any); where maps may not be read, one
+ * of that number in a namespace below ours. `skip` says which not to look at. 0: none.
+ */
 pid_t proc_find(ino_t inode, uint32_t inner, int (*skip)(pid_t pid, void *context), void *context);
 
 /* The thread of `pid` that its own namespace numbers `inner`; 0: none. */

@@ -69,6 +69,8 @@ static void begin_process(struct family *family, struct process *process, uint32
 	process->birth_tick = entry->birth_tick;
 	process->image = image_at(family, entry->image);
 	process->next_sequence = 1;
+	if (process->image)
+		process->image->process_count++;
 	if (process->image && !process->image->has_speaker) {
 		process->image->has_speaker = 1;
 		process->image->speaker = process;
@@ -168,7 +170,7 @@ void processes_pass(struct family *family, uint64_t now_ns)
 	uint32_t used = family_chunks_used(family);
 	uint32_t slabs = 0;
 	int look_at_threads = now_ns - family->threads_ns >= THREADS_STEP_NS;
-	if (!family->final && now_ns < family->processes_ns)
+	if (!family->final && !family->image_over && now_ns < family->processes_ns)
 		return;
 	for (uint32_t chunk = 0; chunk < used; chunk++) {
 		if (!is_slab(family, chunk))
@@ -245,13 +247,13 @@ static void say_counters(struct packet_builder *packet, uint64_t tick, const str
 		packet_event(packet, LORG_EVENT_COUNTERS, tick, &counters, NULL, 0);
 }
 
-static void say_lost(struct family *family, struct packet_builder *packet, uint64_t tick, const struct process *process,
-		     const struct lorg_process *entry)
+/* What was lost after the last chunk was begun: no head tells it. */
+static void say_lost(struct family *family, struct packet_builder *packet, uint64_t tick, const struct lorg_process *entry)
 {
-	uint64_t lost = entry->lost;
-	if (lost <= process->told)
+	uint64_t lost = entry->lost, told = entry->lost_told;
+	if (lost <= told)
 		return;
-	const struct lorg_event_LOST event = {.count = lost - process->told};
+	const struct lorg_event_LOST event = {.count = lost - told};
 	const struct packet_bytes why[] = {packet_text("no room in the arena")};
 	if (packet_event(packet, LORG_EVENT_LOST, tick, &event, why, 1) == 0)
 		family->context->notes.coverage.lost += event.count;
@@ -284,15 +286,16 @@ static void last_words(struct family *family, struct process *process)
 	_Alignas(8) uint8_t buffer[LAST_WORDS_SIZE];
 	struct family_context *context = family->context;
 	const struct lorg_process *entry = entry_of(family, process->index);
-	uint64_t tick = clock_tick(&context->clock);
 	struct packet_builder packet;
+	/* Who has said its own end is not heard of later than that. */
+	uint64_t tick = process->has_exit && process->lane ? store_lane_end(process->lane) : clock_tick(&context->clock);
 	if (process->lane && store_lane_end(process->lane) > tick)
 		tick = store_lane_end(process->lane);
 	packet_begin(&packet, buffer, sizeof buffer, tick);
 	learn_tid(process, entry);
 	say_open_call(&packet, tick, process, entry);
 	say_counters(&packet, tick, entry);
-	say_lost(family, &packet, tick, process, entry);
+	say_lost(family, &packet, tick, entry);
 	say_exit(family, &packet, tick, process);
 	if (!packet.event_count)
 		return;
@@ -312,6 +315,21 @@ static void free_entry(struct family *family, const struct process *process)
 	memset((uint8_t *)entry + sizeof entry->state, 0, LORG_PROCESS_SIZE - sizeof entry->state);
 	/* Release: pairs with the acquiring CAS of the next owner, who finds the entry all zero. */
 	__atomic_store_n(&entry->state, LORG_PROCESS_FREE, __ATOMIC_RELEASE);
+}
+
+void process_finish(struct family *family, struct process *process)
+{
+	struct image *image = process->image;
+	last_words(family, process);
+	free_entry(family, process);
+	store_release_lane(family->context->store, process->lane);
+	if (image) {
+		image->process_count--;
+		if (image->speaker == process)
+			image->speaker = NULL;
+	}
+	memset(process, 0, sizeof *process);
+	family->context->changes++;
 }
 
 /* Whose last event is its exec has become another program, unless it was killed in that very moment. */
@@ -336,13 +354,7 @@ void processes_finish(struct family *family)
 			struct process *process = &slab->entry[slot];
 			if (!process->used || !process->over)
 				continue;
-			last_words(family, process);
-			free_entry(family, process);
-			store_release_lane(family->context->store, process->lane);
-			if (process->image && process->image->speaker == process)
-				process->image->speaker = NULL;
-			memset(process, 0, sizeof *process);
-			family->context->changes++;
+			process_finish(family, process);
 		}
 	}
 }

@@ -23,7 +23,7 @@ struct options {
 	enum { LOG_TEXT, LOG_JSON, LOG_ERLANG } format;
 	struct thread_filter threads[THREADS_MAXIMUM];
 	unsigned thread_count;
-	const char *programs[PROGRAMS_MAXIMUM]; /* number or base name */
+	const char *programs[PROGRAMS_MAXIMUM]; /* pid, name or path */
 	unsigned program_count;
 	unsigned char shown[LORG_EVENT_LAST]; /* by event id */
 	int kinds_given, everything;
@@ -238,17 +238,19 @@ static const struct argp log_argp = {log_options, parse_option, log_arguments, l
 
 /* ---- what is shown ----------------------------------------------------- */
 
+static int is_text(struct trace_text text, const char *wanted)
+{
+	return text.length == strlen(wanted) && memcmp(text.bytes, wanted, text.length) == 0;
+}
+
 static int program_is(const struct trace_process *process, const char *wanted)
 {
 	char pid[16];
 	snprintf(pid, sizeof pid, "%u", process->pid);
 	if (strcmp(wanted, pid) == 0)
 		return 1;
-	struct trace_text file = process->image->file;
-	size_t length = strlen(wanted);
-	if (length == 0 || length > file.length || memcmp(file.bytes + file.length - length, wanted, length) != 0)
-		return 0;
-	return length == file.length || file.bytes[file.length - length - 1] == '/';
+	return is_text(base_name(process->image->file), wanted) || is_text(process->image->file, wanted) ||
+	       is_text(program_name(process->image), wanted);
 }
 
 static int process_is_shown(const struct options *options, const struct trace_process *process)
@@ -331,13 +333,21 @@ static int show_events(struct reading *reading, const struct options *options, s
 	return more < 0 ? -1 : 0;
 }
 
+/* Times are shown since the first event of a program; of any, where there is no program. */
+static uint64_t start_of(const struct trace *trace)
+{
+	if (trace->last_tick || trace->packet_count == 0)
+		return trace_time(trace, trace->first_tick);
+	return trace_time(trace, trace->packets[0].earliest);
+}
+
 static int show(struct reading *reading, const struct options *options)
 {
 	struct formatter formatter = {
 		.trace = reading->trace,
 		.names = reading->names,
 		.output = &reading->output,
-		.start_ns = trace_time(reading->trace, reading->trace->first_tick),
+		.start_ns = start_of(reading->trace),
 		.colour = reading->pager.terminal,
 		.timestamps = options->timestamps,
 	};

@@ -82,11 +82,11 @@ int reading_close(struct reading *reading, int tell_troubles)
 		lorg_error("standard output", strerror(failure), "free some space, or write elsewhere");
 		status = EXIT_STATUS_FAILURE;
 	}
-	if (failure != EPIPE) {
-		if (tell_troubles)
-			symbols_troubles(names_symbols(reading->names), tell_trouble, NULL);
+	if (!failure) {
 		if (tell_damage(reading->trace))
 			status = EXIT_STATUS_FAILURE;
+		else if (tell_troubles)
+			symbols_troubles(names_symbols(reading->names), tell_trouble, NULL);
 	}
 	names_free(reading->names);
 	trace_close(reading->trace);

@@ -424,6 +424,21 @@ static int end_as(int status)
 	return 128 + signal;
 }
 
+static const char *advice_for_failure(int error)
+{
+	switch (error) {
+	case EFBIG:
+		return "raise the limit on file sizes (ulimit -f)";
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit on open files (ulimit -n)";
+	case ENOMEM:
+		return "raise the limit on memory (ulimit -v)";
+	default:
+		return "choose another directory with -o DIR";
+	}
+}
+
 static int open_collector(struct run *run)
 {
 	const char *what, *why;
@@ -437,7 +452,7 @@ static int open_collector(struct run *run)
 		return 0;
 	char reason[256];
 	snprintf(reason, sizeof reason, "%s%s%s", why ? why : "", why && errno ? ": " : "", errno ? strerror(errno) : "");
-	lorg_error(what, reason, "choose another directory with -o DIR");
+	lorg_error(what, reason, advice_for_failure(errno));
 	return -1;
 }
 

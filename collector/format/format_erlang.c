@@ -260,13 +260,12 @@ static void function_tuple(struct formatter *formatter, const struct trace_event
 /* {M,F,Arity}: hooked calls, as trace(3) has them where arguments were not kept. */
 static void call_tuple(struct formatter *formatter, const struct trace_event *event, uint32_t slot)
 {
-	const struct trace_function *function =
-		trace_function(formatter->trace, event->process->image, slot, event->view.effective);
+	const struct place *where = names_function(formatter->names, event->process->image, slot, event->view.effective);
 	struct output *output = begin_process(formatter, event->process, event_tag(&event->view));
 	output_byte(output, ',');
-	module_function(output, names_function(formatter->names, event->process->image, slot, event->view.effective));
-	if (function && function->arity < 256)
-		output_printf(output, ",%u}", function->arity);
+	module_function(output, where);
+	if (where->arity >= 0)
+		output_printf(output, ",%d}", where->arity);
 	else
 		output_text(output, ",'_'}");
 }
@@ -289,7 +288,7 @@ static void spawn_mfa(struct formatter *formatter, const struct trace_event *eve
 		return;
 	}
 	const struct place *where =
-		caller ? names_address(formatter->names, event->process->image, caller, event->view.tick, 0) : NULL;
+		caller ? names_caller(formatter->names, event->process->image, caller, event->view.tick, 0) : NULL;
 	output_byte(output, '{');
 	atom(output, where ? where->module : "undefined");
 	output_byte(output, ',');
@@ -485,13 +484,11 @@ static void erlang_connected(struct formatter *formatter, const struct trace_eve
 
 static void erlang_port_command(struct formatter *formatter, const struct trace_event *event)
 {
-	static const char *const commands[] = {"0",	"command", "call", "connect", "control", "info",
-					       "flush", "close",   "open", "link",    "unlink"};
 	EVENT_FIELDS(&event->view, PORT_IN, in);
 	struct output *output =
 		begin_port(formatter, event, (uint64_t)(int64_t)in.fd, in.generation, event_tag(&event->view));
 	output_byte(output, ',');
-	output_text(output, in.command < sizeof commands / sizeof *commands ? commands[in.command] : "0");
+	output_text(output, names_port_command(in.command));
 }
 
 static void erlang_wait(struct formatter *formatter, const struct trace_event *event)
@@ -536,7 +533,7 @@ static void erlang_exception(struct formatter *formatter, const struct trace_eve
 		output_text(output, "undefined");
 		return;
 	}
-	const struct place *where = names_address(formatter->names, event->process->image, caught.caller, event->view.tick, 1);
+	const struct place *where = names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1);
 	module_function(output, where);
 	source_end(output, where, where->line);
 }

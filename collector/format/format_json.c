@@ -39,14 +39,40 @@ static void key_true(struct json *json, const char *key, int truth)
 	json_boolean(json, 1);
 }
 
+/* Appends a number in decimal; returns the end. */
+static char *decimal(char *to, uint32_t number)
+{
+	char digits[10];
+	size_t at = sizeof digits;
+	do
+		digits[--at] = (char)('0' + number % 10);
+	while (number /= 10);
+	memcpy(to, digits + at, sizeof digits - at);
+	return to + (sizeof digits - at);
+}
+
 static void key_process(struct json *json, const char *key, uint32_t pid, uint32_t tid, uint32_t runtime_process)
 {
-	char text[40];
-	if (runtime_process)
-		snprintf(text, sizeof text, "<%u.%u.%u>", pid, tid, runtime_process);
-	else
-		snprintf(text, sizeof text, "<%u.%u>", pid, tid);
+	char text[40], *end = text;
+	*end++ = '<';
+	end = decimal(end, pid);
+	*end++ = '.';
+	end = decimal(end, tid);
+	if (runtime_process) {
+		*end++ = '.';
+		end = decimal(end, runtime_process);
+	}
+	*end++ = '>';
+	*end = 0;
 	key_text(json, key, text);
+}
+
+static const char *hlc_text(uint64_t hlc, char text[17])
+{
+	for (int digit = 15; digit >= 0; digit--, hlc >>= 4)
+		text[digit] = "0123456789abcdef"[hlc & 15];
+	text[16] = 0;
+	return text;
 }
 
 /* "<PID>": all threads of a program. */
@@ -104,8 +130,7 @@ static void always(struct formatter *formatter, const char *tag, const struct tr
 	key_text(json, "tag", tag);
 	key_process(json, "process", pid, tid, process ? process->runtime_process : 0);
 	key_number(json, "time", time);
-	snprintf(text, sizeof text, "%016" PRIx64, hlc);
-	key_text(json, "hlc", text);
+	key_text(json, "hlc", hlc_text(hlc, text));
 	key_number(json, "program", pid);
 	key_number(json, "thread", tid);
 	key_bytes(json, "session", session_name(formatter->trace, session, text));
@@ -125,11 +150,8 @@ static void keys_place(struct json *json, const struct place *where, uint32_t li
 }
 
 /* "module:function+0x10" in one string. */
-static void key_location(struct formatter *formatter, const char *key, const struct trace_event *event, uint64_t address)
+static void key_location(struct formatter *formatter, const char *key, const struct place *where)
 {
-	if (address == 0)
-		return;
-	const struct place *where = names_address(formatter->names, event->process->image, address, event->view.tick, 0);
 	struct output text;
 	output_begin(&text, -1);
 	output_printf(&text, "%s:%s", where->module, where->function);
@@ -138,6 +160,12 @@ static void key_location(struct formatter *formatter, const char *key, const str
 	json_key(formatter->json, key);
 	json_bytes(formatter->json, text.text, text.length);
 	output_end(&text);
+}
+
+static void key_caller(struct formatter *formatter, const struct trace_event *event, uint64_t address)
+{
+	if (address)
+		key_location(formatter, "caller", names_caller(formatter->names, event->process->image, address, event->view.tick, 0));
 }
 
 static void keys_port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation,
@@ -188,11 +216,11 @@ static void key_reason(struct json *json, uint32_t reason, int32_t status)
 static void json_function(struct formatter *formatter, const struct trace_event *event, uint32_t slot, uint32_t line)
 {
 	const struct trace_image *image = event->process->image;
-	const struct trace_function *function = trace_function(formatter->trace, image, slot, event->view.effective);
-	keys_place(formatter->json, names_function(formatter->names, image, slot, event->view.effective), line);
+	const struct place *where = names_function(formatter->names, image, slot, event->view.effective);
+	keys_place(formatter->json, where, line);
 	json_key(formatter->json, "arity");
-	if (function && function->arity < 256)
-		json_number(formatter->json, function->arity);
+	if (where->arity >= 0)
+		json_number(formatter->json, (uint64_t)where->arity);
 	else
 		json_null(formatter->json);
 }
@@ -208,8 +236,11 @@ static void json_exception(struct formatter *formatter, const struct trace_event
 {
 	EVENT_FIELDS(&event->view, CATCH, caught);
 	key_bytes(formatter->json, "type", text_field(&event->view, "type"));
-	if (caught.caller)
-		json_function_address(formatter, event, caught.caller);
+	if (!caught.caller)
+		return;
+	keys_place(formatter->json, names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1), 0);
+	json_key(formatter->json, "arity");
+	json_null(formatter->json);
 }
 
 static void json_spawn(struct formatter *formatter, const struct trace_event *event)
@@ -222,12 +253,14 @@ static void json_spawn(struct formatter *formatter, const struct trace_event *ev
 		key_process(json, "child", spawn.child_pid ? spawn.child_pid : event->process->pid, spawn.child_tid, 0);
 	else
 		key_program(json, "child", spawn.child_pid);
-	key_location(formatter, "entry", event, spawn.routine);
+	if (spawn.routine)
+		key_location(formatter, "entry",
+			     names_address(formatter->names, event->process->image, spawn.routine, event->view.tick, 0));
 	if (file.length) {
 		key_bytes(json, "file", file);
 		key_arguments(json, "argv", text_field(&event->view, "argv"));
 	}
-	key_location(formatter, "caller", event, spawn.caller);
+	key_caller(formatter, event, spawn.caller);
 }
 
 static void json_spawned(struct formatter *formatter, const struct trace_event *event)
@@ -235,7 +268,9 @@ static void json_spawned(struct formatter *formatter, const struct trace_event *
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
 	key_text(formatter->json, "how", names_birth(spawned.how));
 	key_process(formatter->json, "parent", spawned.parent_pid, spawned.parent_tid, 0);
-	key_location(formatter, "entry", event, spawned.routine);
+	if (spawned.routine)
+		key_location(formatter, "entry",
+			     names_address(formatter->names, event->process->image, spawned.routine, event->view.tick, 0));
 }
 
 static void json_exec(struct formatter *formatter, const struct trace_event *event)
@@ -306,8 +341,7 @@ static void json_cause(struct formatter *formatter, const struct trace_event *ev
 	json_key(formatter->json, "cause");
 	json_begin_list(formatter->json);
 	for (unsigned i = 0; i < count; i++) {
-		snprintf(text, sizeof text, "%016" PRIx64, hlc[i]);
-		json_text(formatter->json, text);
+		json_text(formatter->json, hlc_text(hlc[i], text));
 	}
 	json_end_list(formatter->json);
 }
@@ -445,7 +479,7 @@ static void json_out(struct formatter *formatter, const struct trace_event *even
 	key_on(formatter, out.hook, out.object);
 	if (out.timeout_ns >= 0)
 		key_number(formatter->json, "limit", (uint64_t)out.timeout_ns);
-	key_location(formatter, "caller", event, out.caller);
+	key_caller(formatter, event, out.caller);
 }
 
 static void json_in(struct formatter *formatter, const struct trace_event *event)
@@ -457,6 +491,15 @@ static void json_in(struct formatter *formatter, const struct trace_event *event
 		key_number(formatter->json, "waited", trace_duration(formatter->trace, in.since, event->view.tick));
 	if (in.error)
 		key_error(formatter->json, (uint32_t)in.error);
+}
+
+static void json_port_command(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, PORT_IN, in);
+	static const struct trace_text none;
+	keys_port(formatter, event, (uint64_t)(int64_t)in.fd, in.generation, none);
+	key_text(formatter->json, "command", names_port_command(in.command));
+	key_hook(formatter, "function", in.hook);
 }
 
 static void json_open_call(struct formatter *formatter, const struct trace_event *event)
@@ -600,6 +643,10 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 		break;
 	case LORG_EVENT_IN:
 		json_in(formatter, event);
+		break;
+	case LORG_EVENT_PORT_IN:
+	case LORG_EVENT_PORT_OUT:
+		json_port_command(formatter, event);
 		break;
 	case LORG_EVENT_OPEN_CALL:
 		json_open_call(formatter, event);

@@ -27,36 +27,46 @@ static void colour_off(struct formatter *formatter)
 
 static void seconds(struct output *output, uint64_t ns)
 {
-	output_printf(output, "%" PRIu64 ".%09" PRIu64, ns / 1000000000, ns % 1000000000);
+	output_number(output, ns / 1000000000);
+	output_byte(output, '.');
+	output_digits(output, ns % 1000000000, 9);
 }
 
 /* Pads what was written since `from`, in bytes without colour codes. */
 static void column(struct output *output, size_t used, size_t width)
 {
-	do
-		output_byte(output, ' ');
-	while (++used < width && !output->failure);
+	static const char blanks[] = "                    ";
+	output_bytes(output, blanks, used < width && width <= sizeof blanks ? width - used : 1);
 }
 
 static void process_id(struct output *output, uint32_t pid, uint32_t tid, uint32_t runtime_process)
 {
-	if (runtime_process)
-		output_printf(output, "<%u.%u.%u>", pid, tid, runtime_process);
-	else
-		output_printf(output, "<%u.%u>", pid, tid);
+	output_byte(output, '<');
+	output_number(output, pid);
+	output_byte(output, '.');
+	output_number(output, tid);
+	if (runtime_process) {
+		output_byte(output, '.');
+		output_number(output, runtime_process);
+	}
+	output_byte(output, '>');
 }
 
 static void head(struct formatter *formatter, uint64_t time, const struct trace_process *process, const char *tag)
 {
 	struct output *output = formatter->output;
-	char stamp[32];
-	uint64_t ns = time >= formatter->start_ns ? time - formatter->start_ns : formatter->start_ns - time;
-	int length = snprintf(stamp, sizeof stamp, "%s%" PRIu64 ".%09" PRIu64, time < formatter->start_ns ? "-" : "", ns / 1000000000,
-			      ns % 1000000000);
+	static const char blanks[] = "          ";
+	int negative = time < formatter->start_ns;
+	uint64_t ns = negative ? formatter->start_ns - time : time - formatter->start_ns;
+	size_t width = 11 + (size_t)negative; /* of 0.000000000 */
+	for (uint64_t more = ns / 10000000000; more; more /= 10)
+		width++;
 	colour_on(formatter, COLOUR_TIME);
-	for (; length < TIME_WIDTH; length++)
-		output_byte(output, ' ');
-	output_text(output, stamp);
+	if (width < TIME_WIDTH)
+		output_bytes(output, blanks, TIME_WIDTH - width);
+	if (negative)
+		output_byte(output, '-');
+	seconds(output, ns);
 	colour_off(formatter);
 	output_byte(output, ' ');
 	colour_on(formatter, COLOUR_PROCESS);
@@ -150,17 +160,27 @@ static void source(struct output *output, const char *file, int line)
 		return;
 	output_byte(output, ' ');
 	name(output, file);
-	if (line > 0)
-		output_printf(output, ":%d", line);
+	if (line > 0) {
+		output_byte(output, ':');
+		output_number(output, (uint64_t)line);
+	}
 }
 
 static void port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation, int with_driver)
 {
 	struct output *output = formatter->output;
-	output_printf(output, "#Port<%u.%" PRIu64 ".%u>", event->process->pid, object, generation);
+	output_text(output, "#Port<");
+	output_number(output, event->process->pid);
+	output_byte(output, '.');
+	output_number(output, object);
+	output_byte(output, '.');
+	output_number(output, generation);
+	output_byte(output, '>');
 	const struct trace_port *known = trace_port(formatter->trace, event->process->image, (int32_t)object, generation);
-	if (known && with_driver)
-		output_printf(output, " %s", names_driver(known->driver));
+	if (known && with_driver) {
+		output_byte(output, ' ');
+		output_text(output, names_driver(known->driver));
+	}
 }
 
 static void failed(struct output *output, int error)
@@ -469,7 +489,7 @@ static void text_out(struct formatter *formatter, const struct trace_event *even
 	}
 	if (out.caller) {
 		output_text(output, " called by ");
-		place(output, names_address(formatter->names, event->process->image, out.caller, event->view.tick, 0), 1);
+		place(output, names_caller(formatter->names, event->process->image, out.caller, event->view.tick, 0), 1);
 	}
 }
 
@@ -480,6 +500,16 @@ static void text_in(struct formatter *formatter, const struct trace_event *event
 	waits_on(formatter, in.hook, in.object);
 	waited(formatter, in.since, event->view.tick);
 	failed(formatter->output, in.error);
+}
+
+static void text_port_command(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, PORT_IN, in);
+	port(formatter, event, (uint64_t)(int64_t)in.fd, in.generation, 1);
+	output_byte(formatter->output, ' ');
+	output_text(formatter->output, names_port_command(in.command));
+	output_text(formatter->output, " by ");
+	hook(formatter, in.hook);
 }
 
 static void text_exception(struct formatter *formatter, const struct trace_event *event)
@@ -502,7 +532,7 @@ static void text_exception(struct formatter *formatter, const struct trace_event
 	}
 	if (thrown.caller) {
 		output_text(output, " in ");
-		const struct place *where = names_address(formatter->names, event->process->image, thrown.caller, event->view.tick, 1);
+		const struct place *where = names_caller(formatter->names, event->process->image, thrown.caller, event->view.tick, 1);
 		place(output, where, 1);
 		source(output, where->source, where->line);
 	}
@@ -652,6 +682,10 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 		break;
 	case LORG_EVENT_IN:
 		text_in(formatter, event);
+		break;
+	case LORG_EVENT_PORT_IN:
+	case LORG_EVENT_PORT_OUT:
+		text_port_command(formatter, event);
 		break;
 	case LORG_EVENT_GAP:
 		text_gap(formatter, event);

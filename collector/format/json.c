@@ -2,7 +2,6 @@
 /* json.c: see json.h. */
 #include "collector/format/json.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_gen.h>
@@ -100,9 +99,12 @@ void json_text(struct json *json, const char *text)
 
 void json_number(struct json *json, uint64_t number)
 {
-	char digits[24];
-	int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)number);
-	yajl_gen_number(json->gen, digits, (size_t)length);
+	char digits[20];
+	size_t at = sizeof digits;
+	do
+		digits[--at] = (char)('0' + number % 10);
+	while (number /= 10);
+	yajl_gen_number(json->gen, digits + at, sizeof digits - at);
 }
 
 void json_signed(struct json *json, int64_t number)

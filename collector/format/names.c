@@ -38,6 +38,7 @@ struct names {
 	struct cached_address cache[ADDRESS_CACHE];
 	struct cached_address nowhere;
 	struct named_function untold;
+	struct place caller;
 };
 
 struct names *names_new(const struct trace *trace)
@@ -113,7 +114,8 @@ static void resolve(struct names *names, struct cached_address *cached)
 	struct place *place = &cached->place;
 	struct symbol symbol;
 	uint64_t in_file = cached->address - cached->module->base;
-	*place = (struct place){.module = file ? symbol_file_module(file) : "?", .raw_name = "", .function = cached->buffer};
+	*place = (struct place){
+		.module = file ? symbol_file_module(file) : "?", .raw_name = "", .function = cached->buffer, .arity = -1};
 	if (file && symbols_find(names->symbols, file, in_file, &symbol)) {
 		place->function = symbol.name;
 		place->raw_name = symbol.raw_name;
@@ -142,7 +144,7 @@ const struct place *names_address(struct names *names, const struct trace_image 
 	struct cached_address *cached = &names->nowhere;
 	if (!module) {
 		snprintf(cached->buffer, sizeof cached->buffer, "0x%llx", (unsigned long long)address);
-		cached->place = (struct place){.module = "?", .function = cached->buffer, .raw_name = ""};
+		cached->place = (struct place){.module = "?", .function = cached->buffer, .raw_name = "", .arity = -1};
 		return &cached->place;
 	}
 	uint64_t hash = (address ^ (uint64_t)module->number << 40) * 0x9e3779b97f4a7c15ull;
@@ -156,6 +158,27 @@ const struct place *names_address(struct names *names, const struct trace_image 
 	if (want_line && !cached->line_known)
 		resolve_line(names, cached);
 	return &cached->place;
+}
+
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line)
+{
+	const struct place *call = names_address(names, image, address - 1, tick, want_line);
+	if (!call->named)
+		return names_address(names, image, address, tick, 0);
+	names->caller = *call;
+	names->caller.offset++;
+	return &names->caller;
+}
+
+/* Told with the function, else by debug information. */
+static int arity_of(struct names *names, const struct trace_image *image, const struct trace_function *function)
+{
+	enum { ARITY_MAXIMUM = 255 };
+	const struct trace_module *module = trace_module(names->trace, image, function->address, function->tick);
+	struct symbol_file *file = module ? file_of(names, module) : NULL;
+	if (function->arity > 0 && function->arity <= ARITY_MAXIMUM)
+		return (int)function->arity;
+	return file && function->name.length == 0 ? symbols_arity(names->symbols, file, function->address - module->base) : -1;
 }
 
 /* A copy without zero bytes, demangled. */
@@ -177,6 +200,7 @@ static void name_function(struct names *names, const struct trace_image *image, 
 					       image;
 	named->known = 1;
 	named->place = *names_address(names, of, function->address, function->tick, function->name.length == 0);
+	named->place.arity = arity_of(names, of, function);
 	if (function->name.length) {
 		named->function = text_copy(function->name);
 		named->source = function->file.length ? text_copy(function->file) : NULL;
@@ -197,7 +221,7 @@ static const struct place *untold(struct names *names, uint32_t slot)
 {
 	struct named_function *named = &names->untold;
 	snprintf(named->buffer, sizeof named->buffer, "function-%u", slot);
-	named->place = (struct place){.module = "?", .function = named->buffer, .raw_name = ""};
+	named->place = (struct place){.module = "?", .function = named->buffer, .raw_name = "", .arity = -1};
 	return &named->place;
 }
 
@@ -323,6 +347,33 @@ size_t names_socket_address(const void *address, size_t length, char *to, size_t
 		return written(snprintf(to, size, "[%s]:%u", text, ntohs(internet.sin6_port)), size);
 	}
 	return written(snprintf(to, size, "address family %u", family), size);
+}
+
+const char *names_port_command(uint32_t command)
+{
+	/* As preload/hook.h numbers them: enum hook_port_command. */
+	static const char *const commands[] = {"0",	"command", "call", "connect", "control", "info",
+					       "flush", "close",   "open", "link",    "unlink"};
+	return command < sizeof commands / sizeof *commands ? commands[command] : "0";
+}
+
+struct trace_text base_name(struct trace_text path)
+{
+	for (uint32_t i = path.length; i-- > 0;)
+		if (path.bytes[i] == '/')
+			return (struct trace_text){path.bytes + i + 1, path.length - i - 1};
+	return path;
+}
+
+struct trace_text program_name(const struct trace_image *image)
+{
+	struct trace_text argv = image->argv, first;
+	if (next_argument(&argv, &first)) {
+		first = base_name(first);
+		if (first.length)
+			return first;
+	}
+	return base_name(image->file);
 }
 
 int next_argument(struct trace_text *rest, struct trace_text *argument)

@@ -26,10 +26,14 @@ struct place {
 	int line;	      /* 0 unknown */
 	uint64_t offset;      /* from the function's start */
 	int named;	      /* 1: function is a name */
+	int arity;	      /* -1 unknown; of names_function() alone */
 };
 
 /* An address in an image at a tick. want_line: also source and line. Valid until the next call. */
 const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line);
+
+/* A return address: the place of the call before it. A call may be the last instruction of its function. */
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line);
 
 /* The function in a slot; never NULL: an untold slot is named by its number. Valid until the next call. */
 const struct place *names_function(struct names *names, const struct trace_image *image, uint32_t slot, uint64_t tick);
@@ -54,6 +58,13 @@ const char *names_error(uint32_t error, char buffer[24]);
 
 /* A struct sockaddr as people write it: 10.0.0.7:80, [::1]:80, /run/x.sock, @abstract. Plain bytes, not escaped. */
 size_t names_socket_address(const void *address, size_t length, char *to, size_t size);
+
+/* trace(3)'s name of a port command: "command", "call", ...; "0" for none. */
+const char *names_port_command(uint32_t command);
+
+/* What people call a program: base name of its argv[0], else of its file. */
+struct trace_text program_name(const struct trace_image *image);
+struct trace_text base_name(struct trace_text path);
 
 /* First item of zero-separated texts; advances *rest. 0: none left. */
 int next_argument(struct trace_text *rest, struct trace_text *argument);

@@ -17,12 +17,8 @@ void output_begin(struct output *output, int fd)
 	*output = (struct output){.fd = fd};
 }
 
-static int make_room(struct output *output, size_t more)
+static __attribute__((noinline)) int make_more_room(struct output *output, size_t more)
 {
-	if (output->failure)
-		return 0;
-	if (output->room - output->length >= more)
-		return 1;
 	size_t room = output->room ? output->room : 2 * FLUSH_AT;
 	while (room - output->length < more && room < SIZE_MAX / 4)
 		room *= 2;
@@ -34,6 +30,13 @@ static int make_room(struct output *output, size_t more)
 	output->text = grown;
 	output->room = room;
 	return 1;
+}
+
+static inline int make_room(struct output *output, size_t more)
+{
+	if (output->failure)
+		return 0;
+	return output->room - output->length >= more || make_more_room(output, more);
 }
 
 /* A descriptor in non-blocking mode, set so by whoever shares it, is waited for. */
@@ -102,6 +105,14 @@ void output_number(struct output *output, uint64_t number)
 	output_bytes(output, digits + at, sizeof digits - at);
 }
 
+void output_digits(struct output *output, uint64_t number, unsigned count)
+{
+	char digits[20];
+	for (unsigned at = count; at-- > 0; number /= 10)
+		digits[at] = (char)('0' + number % 10);
+	output_bytes(output, digits, count);
+}
+
 void output_signed(struct output *output, int64_t number)
 {
 	if (number < 0)
@@ -111,16 +122,22 @@ void output_signed(struct output *output, int64_t number)
 
 void output_printf(struct output *output, const char *format, ...)
 {
-	va_list arguments, again;
+	enum { ONE_LINE = 256 };
+	va_list arguments;
+	if (!make_room(output, ONE_LINE))
+		return;
 	va_start(arguments, format);
-	va_copy(again, arguments);
-	int length = vsnprintf(NULL, 0, format, arguments);
-	if (length > 0 && make_room(output, (size_t)length + 1)) {
-		vsnprintf(output->text + output->length, (size_t)length + 1, format, again);
-		output->length += (size_t)length;
-	}
-	va_end(again);
+	int length = vsnprintf(output->text + output->length, ONE_LINE, format, arguments);
 	va_end(arguments);
+	if (length >= ONE_LINE) {
+		if (!make_room(output, (size_t)length + 1))
+			return;
+		va_start(arguments, format);
+		vsnprintf(output->text + output->length, (size_t)length + 1, format, arguments);
+		va_end(arguments);
+	}
+	if (length > 0)
+		output->length += (size_t)length;
 }
 
 void output_pad(struct output *output, size_t from, size_t width)
@@ -181,11 +198,27 @@ static void output_escaped(struct output *output, uint8_t byte)
 	}
 }
 
+/* How many bytes need no look: printable ASCII, no backslash, no quote. */
+static size_t plain_run(const uint8_t *at, const uint8_t *end, char quote)
+{
+	const uint8_t *begin = at;
+	while (at < end && *at >= 0x20 && *at < 0x7f && *at != '\\' && *at != (uint8_t)quote)
+		at++;
+	return (size_t)(at - begin);
+}
+
 void output_safe(struct output *output, const void *bytes, size_t length, char quote)
 {
+	if (length == 0) /* then bytes may be NULL */
+		return;
 	const uint8_t *at = bytes, *end = at + length;
 	while (at < end) {
 		uint32_t code = 0;
+		size_t plain = plain_run(at, end, quote);
+		output_bytes(output, at, plain);
+		at += plain;
+		if (at == end)
+			break;
 		size_t sequence = utf8_sequence(at, (size_t)(end - at), &code);
 		if (sequence == 0 || is_control(code)) {
 			for (size_t i = 0; i < (sequence ? sequence : 1); i++)
@@ -202,6 +235,8 @@ void output_safe(struct output *output, const void *bytes, size_t length, char q
 
 void output_reversible(struct output *output, const void *bytes, size_t length)
 {
+	if (length == 0) /* then bytes may be NULL */
+		return;
 	const uint8_t *at = bytes, *end = at + length;
 	while (at < end) {
 		uint32_t code = 0;

@@ -28,6 +28,8 @@ void output_bytes(struct output *output, const void *bytes, size_t length);
 void output_text(struct output *output, const char *text);
 void output_byte(struct output *output, char byte);
 void output_number(struct output *output, uint64_t number);
+/* The last `count` decimal digits, at most 20, with leading zeros. */
+void output_digits(struct output *output, uint64_t number, unsigned count);
 void output_signed(struct output *output, int64_t number);
 void output_printf(struct output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Spaces up to `width` columns since `from` (a length of the buffer); at least one. */

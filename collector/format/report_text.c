@@ -96,15 +96,6 @@ static void ended(struct output *output, const struct trace_exit *gone)
 									 "unknown");
 }
 
-/* Base name of a path. */
-static struct trace_text base_name(struct trace_text path)
-{
-	for (uint32_t i = path.length; i-- > 0;)
-		if (path.bytes[i] == '/')
-			return (struct trace_text){path.bytes + i + 1, path.length - i - 1};
-	return path;
-}
-
 /* For qsort, which passes no context. The highest rank comes first. */
 struct ranked {
 	uint64_t rank;
@@ -134,7 +125,7 @@ static void program_row(struct output *output, const struct trace *trace, unsign
 	size_t from = output->length;
 	ended(output, &image->exit);
 	output_pad(output, from, 12);
-	safe(output, base_name(image->file));
+	safe(output, program_name(image));
 	struct trace_text argv = image->argv, argument;
 	next_argument(&argv, &argument);
 	for (unsigned n = 0; n < ARGUMENTS_SHOWN && next_argument(&argv, &argument); n++) {
@@ -205,7 +196,7 @@ static void thread_row(struct output *output, const struct report *report, unsig
 	if (process->name.length)
 		safe(output, process->name);
 	else
-		safe(output, base_name(process->image->file));
+		safe(output, program_name(process->image));
 	if (process->lost)
 		output_printf(output, "  (lost %" PRIu64 ")", process->lost);
 	output_byte(output, '\n');
@@ -268,7 +259,7 @@ static void ports(struct table *table, const struct report *report)
 		number(output, port->received);
 		number(output, port->received_bytes);
 		output_text(output, "  ");
-		safe(output, base_name(port->image->file));
+		safe(output, program_name(port->image));
 		if (port->name.length) {
 			output_byte(output, ' ');
 			safe(output, port->name);

@@ -541,21 +541,31 @@ static void find_extent(struct trace_index *index)
 static void tell_what_is_missing(struct trace_index *index)
 {
 	struct trace *trace = &index->trace;
-	static const char cut_short[] = "packets of the recording";
 	char why[120];
 	if (index->damage_untold > 0) {
-		snprintf(why, sizeof why, "and %llu more places are damaged", (unsigned long long)index->damage_untold);
-		index_gap(index, (struct trace_text){(const uint8_t *)"stream files", 12},
-			  (struct trace_text){(const uint8_t *)why, (uint32_t)strlen(why)}, index->damage_untold, 0, 0);
+		snprintf(why, sizeof why, "%llu more places are damaged", (unsigned long long)index->damage_untold);
+		index_missing(index, "stream files", why);
 	}
 	if (index->packets_promised > trace->packet_count) {
 		snprintf(why, sizeof why, "%llu of %llu are missing from the files",
 			 (unsigned long long)(index->packets_promised - trace->packet_count),
 			 (unsigned long long)index->packets_promised);
-		index_gap(index, (struct trace_text){(const uint8_t *)cut_short, sizeof cut_short - 1},
-			  (struct trace_text){(const uint8_t *)why, (uint32_t)strlen(why)}, 1, 0, 0);
-		trace->gaps[trace->gap_count - 1].damage = 1;
+		index_missing(index, "packets of the recording", why);
 	}
+}
+
+/* A directory without its CLOCK event: the metadata knows how fast the counter runs, not when it began. */
+static void borrow_clock(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	if (index->clock_count > 0 || trace->packet_count == 0 || !index->has_uuid)
+		return;
+	index_missing(index, "the clock", index->frequency ? "its event is missing: times are those of the counter" :
+							     "it is missing: times are in ticks");
+	if (index->frequency == 0 || !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
+		return;
+	uint64_t multiplier = (uint64_t)(((unsigned __int128)1000000000 << 32) / index->frequency);
+	index->clocks[index->clock_count++] = (struct clock_piece){.multiplier = multiplier ? multiplier : 1};
 }
 
 void index_finish(struct trace_index *index)
@@ -566,6 +576,7 @@ void index_finish(struct trace_index *index)
 	sort(trace->packets, trace->packet_count, sizeof *trace->packets, packets_in_order);
 	sort(index->clocks, index->clock_count, sizeof *index->clocks, clocks_in_order);
 	trace->has_clock = index->clock_count > 0;
+	borrow_clock(index);
 	if (trace->has_clock)
 		trace->wall_offset_ns = index->clocks[index->clock_count - 1].wall_offset_ns;
 	link_images(index);

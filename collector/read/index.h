@@ -18,7 +18,9 @@ struct stream {
 	size_t length;
 	int mapped;		/* 1: to be unmapped */
 	uint64_t discarded;	/* events_discarded of its last packet */
+	uint64_t sequence;	/* that its next packet should have */
 	uint32_t packets;
+	int damaged;		/* 1: something before its next packet was skipped */
 };
 
 struct clock_piece {
@@ -66,6 +68,7 @@ struct trace_index {
 	unsigned damage_count;	 /* gaps that this reader found */
 	uint64_t damage_untold;	 /* beyond those that are listed */
 	uint64_t packets_promised; /* by the mark that ends a recording; 0: none */
+	uint64_t frequency;	   /* ticks a second by the metadata; 0 unknown */
 	int out_of_memory;
 	unsigned last_process; /* of the packet before: the next is likely its too */
 };
@@ -81,6 +84,8 @@ void index_events(struct trace_index *index, struct trace_packet *packet);
 void index_finish(struct trace_index *index);
 
 void index_damage(struct trace_index *index, const struct stream *stream, uint64_t offset, uint64_t bytes, const char *why);
+/* Something that is missing and has no place in a file. */
+void index_missing(struct trace_index *index, const char *what, const char *why);
 void index_gap(struct trace_index *index, struct trace_text what, struct trace_text why, uint64_t count, uint32_t pid, uint64_t tick);
 
 /* The number of an image or process, made when it is new; UINT_MAX when memory ran out. */

@@ -115,10 +115,15 @@ static int set_key(struct cursor *cursor)
 	int has_early = cursor->early_next < cursor->early_count, has_next = cursor->at < cursor->packet->length;
 	if (!has_early && !has_next)
 		return 0;
+	cursor->key_early = 0;
+	cursor->key = cursor->next.tick;
+	if (!has_early)
+		return 1;
 	const struct early *early = &cursor->early[cursor->early_next];
-	cursor->key_early = has_early && (!has_next || early->effective < cursor->next.tick ||
-					  (early->effective == cursor->next.tick && early->at < cursor->at));
-	cursor->key = cursor->key_early ? early->effective : cursor->next.tick;
+	if (has_next && (early->effective > cursor->next.tick || (early->effective == cursor->next.tick && early->at > cursor->at)))
+		return 1;
+	cursor->key_early = 1;
+	cursor->key = early->effective;
 	return 1;
 }
 

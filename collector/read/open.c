@@ -65,15 +65,15 @@ static const char *metadata_value(const char *metadata, size_t length, const cha
 	return NULL;
 }
 
-static int metadata_number(const char *metadata, size_t length, const char *key, uint32_t *number)
+static int metadata_number(const char *metadata, size_t length, const char *key, uint64_t *number)
 {
 	const char *at = metadata_value(metadata, length, key), *end = metadata + length;
 	if (!at || !isdigit((unsigned char)*at))
 		return 0;
 	uint64_t value = 0;
-	for (; at < end && isdigit((unsigned char)*at) && value <= UINT32_MAX; at++)
+	for (; at < end && isdigit((unsigned char)*at) && value < UINT64_MAX / 10 - 1; at++)
 		value = value * 10 + (uint64_t)(*at - '0');
-	*number = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
+	*number = value;
 	return 1;
 }
 
@@ -99,12 +99,17 @@ static int metadata_uuid(const char *metadata, size_t length, uint8_t uuid[16])
 static int read_metadata(struct trace_index *index, const char *metadata, size_t length, char *error, size_t size)
 {
 	struct trace *trace = &index->trace;
-	if (!metadata_number(metadata, length, "lorg_abi_major", &trace->abi_major))
+	uint64_t major, minor = 0;
+	if (!metadata_number(metadata, length, "lorg_abi_major", &major))
 		return refuse(error, size, "its metadata is not of lorg: name the directory of a recording by lorg run");
-	metadata_number(metadata, length, "lorg_abi_minor", &trace->abi_minor);
-	if (trace->abi_major != LORG_ABI_MAJOR)
-		return refuse(error, size, "it was recorded with version %u of the format, this lorg reads version %d: use the lorg that recorded it",
-			      trace->abi_major, LORG_ABI_MAJOR);
+	metadata_number(metadata, length, "lorg_abi_minor", &minor);
+	if (major != LORG_ABI_MAJOR)
+		return refuse(error, size,
+			      "it was recorded with version %llu of the format, this lorg reads version %d: use the lorg that recorded it",
+			      (unsigned long long)major, LORG_ABI_MAJOR);
+	trace->abi_major = (uint32_t)major;
+	trace->abi_minor = (uint32_t)minor;
+	metadata_number(metadata, length, "freq", &index->frequency);
 	index->has_uuid = metadata_uuid(metadata, length, index->uuid);
 	if (!index->has_uuid)
 		return refuse(error, size, "its metadata is damaged (no uuid): restore the file metadata from a copy");

@@ -200,6 +200,14 @@ void index_damage(struct trace_index *index, const struct stream *stream, uint64
 	add_gap(index, &gap);
 }
 
+void index_missing(struct trace_index *index, const char *what, const char *why)
+{
+	struct trace_gap gap = {.count = 1, .damage = 1};
+	snprintf(gap.what, sizeof gap.what, "%s", what);
+	snprintf(gap.why, sizeof gap.why, "%s", why);
+	add_gap(index, &gap);
+}
+
 /* Copies a text of the trace; zero bytes would hide what follows. */
 static void copy_text(char *to, size_t size, struct trace_text text)
 {
@@ -342,6 +350,25 @@ static const char *damage_name(enum head_state state)
 	return "not a packet";
 }
 
+/* Packets of a stream are numbered: one that comes again is not taken twice, ones that were taken out are told. */
+static int in_sequence(struct trace_index *index, struct stream *stream, size_t offset, const struct lorg_packet *head)
+{
+	char why[80];
+	uint64_t expected = stream->sequence;
+	if (head->sequence < expected) {
+		index_damage(index, stream, offset, head->packet_bits / 8, "a packet that was there before");
+		return 0;
+	}
+	int told = stream->damaged; /* what was skipped just before */
+	stream->sequence = head->sequence + 1;
+	stream->damaged = 0;
+	if (head->sequence == expected || told)
+		return 1;
+	snprintf(why, sizeof why, "%llu packets before it are missing", (unsigned long long)(head->sequence - expected));
+	index_damage(index, stream, offset, 0, why);
+	return 1;
+}
+
 static void index_stream(struct trace_index *index, struct stream *stream)
 {
 	size_t offset = 0;
@@ -350,13 +377,15 @@ static void index_stream(struct trace_index *index, struct stream *stream)
 		enum head_state state = look_at_head(index, stream->bytes + offset, stream->length - offset, &head);
 		int damaged = state == HEAD_GOOD && !checksum_fits(&head, stream->bytes + offset);
 		if (state == HEAD_GOOD && !damaged) {
-			take_packet(index, stream, offset, &head);
+			if (in_sequence(index, stream, offset, &head))
+				take_packet(index, stream, offset, &head);
 			offset += head.packet_bits / 8;
 			continue;
 		}
 		size_t next = next_packet(index, stream, offset);
 		index_damage(index, stream, offset, next - offset, damaged ? "damaged: its checksum differs" : damage_name(state));
 		offset = next;
+		stream->damaged = 1;
 	}
 }
 

@@ -3,6 +3,8 @@
 #include "collector/symbol/symbol.h"
 
 #include <dlfcn.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -179,9 +181,11 @@ static int has_build_id(const struct symbol_file *file)
 	return length > 0 && (size_t)length == file->build_id_length && memcmp(bits, file->build_id, file->build_id_length) == 0;
 }
 
-/* Opens a regular file; a path from a trace may name anything. */
+/* Opens a regular file; a path from a trace may name anything, and opening a device may do something. */
 static int open_regular(const char *path, struct stat *status)
 {
+	if (path[0] != '/' || stat(path, status) != 0 || !S_ISREG(status->st_mode))
+		return -1;
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return -1;
@@ -386,4 +390,30 @@ int symbols_line(struct symbols *symbols, struct symbol_file *file, uint64_t add
 		return 0;
 	*source = dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL);
 	return *source != NULL && *line > 0;
+}
+
+static int parameters_of(Dwarf_Die *function)
+{
+	Dwarf_Die child;
+	int count = 0;
+	if (dwarf_child(function, &child) != 0)
+		return 0;
+	do
+		count += dwarf_tag(&child) == DW_TAG_formal_parameter;
+	while (dwarf_siblingof(&child, &child) == 0);
+	return count;
+}
+
+int symbols_arity(struct symbols *symbols, struct symbol_file *file, uint64_t address)
+{
+	Dwarf_Addr bias;
+	open_file(symbols, file);
+	Dwarf_Die *unit = file->dwfl_module ? dwfl_module_addrdie(file->dwfl_module, address + file->bias, &bias) : NULL;
+	Dwarf_Die *scopes = NULL;
+	int count = unit ? dwarf_getscopes(unit, address + file->bias - bias, &scopes) : 0, arity = -1;
+	for (int i = 0; i < count && arity < 0; i++) /* innermost first: inlined calls come before the function itself */
+		if (dwarf_tag(&scopes[i]) == DW_TAG_subprogram)
+			arity = parameters_of(&scopes[i]);
+	free(scopes);
+	return arity;
 }

@@ -44,6 +44,9 @@ int symbols_find(struct symbols *symbols, struct symbol_file *file, uint64_t add
 /* Source file and line of an address; 0 when there is no line data. */
 int symbols_line(struct symbols *symbols, struct symbol_file *file, uint64_t address, const char **source, int *line);
 
+/* Parameters of the function at an address by debug information: `this` counts, `...` does not. -1: not known. */
+int symbols_arity(struct symbols *symbols, struct symbol_file *file, uint64_t address);
+
 /* Why a file that was asked for gave no names; NULL when it did, or was never asked. Path and reason are for people. */
 const char *symbol_file_trouble(const struct symbol_file *file);
 const char *symbol_file_path(const struct symbol_file *file);

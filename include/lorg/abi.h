@@ -166,7 +166,7 @@ struct lorg_channel {
 /*
  * Key of a channel: a mix of what names the kernel object (device and inode, or
  * two halves of an address) and the direction. The same in every program of a
- * node; never 0.
+ * node; never 0 or 1.
  */
 static inline uint64_t lorg_channel_key(uint64_t high, uint64_t low, uint32_t direction)
 {
@@ -174,7 +174,7 @@ static inline uint64_t lorg_channel_key(uint64_t high, uint64_t low, uint32_t di
 	key = (key ^ key >> 32 ^ low) * 0xd6e8feb86659fd93u;
 	key = (key ^ key >> 29 ^ direction) * 0xbf58476d1ce4e5b9u;
 	key ^= key >> 32;
-	return key ? key : 1;
+	return key > 1 ? key : 2;
 }
 
 /* ---- arena ------------------------------------------------------------- */

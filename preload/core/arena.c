@@ -86,29 +86,26 @@ static int claim_offer(const struct lorg_node *node, struct lorg_offer *claimed)
 	return -1;
 }
 
-/* Two descriptors in one SCM_RIGHTS message. */
-struct rights {
-	struct cmsghdr header;
-	int32_t descriptors[2];
-};
+enum { RIGHTS = 2 }; /* descriptors that the answer carries: node segment, arena */
 
-static int receive_rights(int connection, struct lorg_offer *offer, int descriptors[2])
+static int receive_rights(int connection, struct lorg_offer *offer, int descriptors[RIGHTS])
 {
-	struct rights control;
+	union {
+		struct cmsghdr header;
+		char bytes[CMSG_SPACE(RIGHTS * sizeof(int))];
+	} control;
 	memset(&control, 0, sizeof control);
 	struct iovec data = {offer, sizeof *offer};
 	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
 	long got = raw_syscall3(SYS_recvmsg, connection, (long)&message, MSG_CMSG_CLOEXEC);
-	if (got != (long)sizeof *offer || (message.msg_flags & MSG_CTRUNC) || control.header.cmsg_type != SCM_RIGHTS ||
-	    control.header.cmsg_len < CMSG_LEN(2 * sizeof(int32_t))) {
-		/* A cut message may still have left one descriptor. */
-		if (!raw_failed(got) && control.header.cmsg_len >= CMSG_LEN(sizeof(int32_t)))
-			raw_close(control.descriptors[0]);
+	if (raw_failed(got) || message.msg_controllen < CMSG_LEN(sizeof(int)) || control.header.cmsg_type != SCM_RIGHTS)
 		return -1;
-	}
-	descriptors[0] = control.descriptors[0];
-	descriptors[1] = control.descriptors[1];
-	return 0;
+	memcpy(descriptors, control.bytes + CMSG_LEN(0), RIGHTS * sizeof(int));
+	if (got == (long)sizeof *offer && !(message.msg_flags & MSG_CTRUNC) && control.header.cmsg_len >= CMSG_LEN(RIGHTS * sizeof(int)))
+		return 0;
+	/* A cut message may still have left one descriptor. */
+	raw_close(descriptors[0]);
+	return -1;
 }
 
 /* The way for other users and other namespaces: the token is the permission. */
@@ -326,8 +323,17 @@ static int map_next_segment(void)
 static int grow(void)
 {
 	uint32_t expected = 0;
-	if (!__atomic_compare_exchange_n(&growing, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return -1;
+	if (!__atomic_compare_exchange_n(&growing, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+		/* Another thread is at it: its segment is ours, too. Bounded, as it may be the one that this handler interrupted. */
+		for (int i = 0; i < 1000 && __atomic_load_n(&growing, __ATOMIC_ACQUIRE); i++) {
+			if (i > 100 && system_calls_allowed())
+				raw_sleep_ns(20000);
+			else
+				for (int k = 0; k < 20; k++)
+					__builtin_ia32_pause();
+		}
+		return __atomic_load_n(&growing, __ATOMIC_ACQUIRE) ? -1 : 0;
+	}
 	int result = map_next_segment();
 	__atomic_store_n(&growing, 0, __ATOMIC_RELEASE);
 	return result;

@@ -6,9 +6,9 @@
 
 enum {
 	PROBES = 64,
-	USE_SHIFT = 30,	   /* last_use counts 2^30 ticks: about half a second */
-	OLD_ENOUGH = 16,   /* in that unit: unused for so long, a place may be taken over */
-	BEING_TAKEN = 1,   /* a key that no object has */
+	USE_SHIFT = 30,  /* last_use counts 2^30 ticks: about half a second */
+	OLD_ENOUGH = 16, /* in that unit: unused for so long, a place may be taken over */
+	BEING_TAKEN = 1, /* a key that no object has */
 };
 
 static struct lorg_channel *entry_at(uint32_t index)
@@ -71,6 +71,13 @@ uint64_t channel_newest(uint32_t channel, uint64_t bytes)
 		return CHANNEL_STALE;
 	uint64_t sent = __atomic_load_n(&entry->byte_offset, __ATOMIC_RELAXED);
 	return sent > bytes ? sent - bytes : 0;
+}
+
+void channel_closed(uint32_t channel)
+{
+	struct lorg_channel *entry = channel && the_arena.node ? entry_of(channel) : 0;
+	if (entry)
+		__atomic_store_n(&entry->last_use, (uint32_t)(clock_now() >> USE_SHIFT) - OLD_ENOUGH - 1, __ATOMIC_RELAXED);
 }
 
 /* ---- places ------------------------------------------------------------------ */

@@ -32,6 +32,9 @@ HIDDEN uint64_t channel_advance_received(uint32_t channel, uint64_t bytes, uint6
 /* Offset of the newest `bytes` that were sent; does not count as taking them out. Stale: as above. */
 HIDDEN uint64_t channel_newest(uint32_t channel, uint64_t bytes);
 
+/* A descriptor of the object was closed: unless someone uses it again, its place is the first to be given away. */
+HIDDEN void channel_closed(uint32_t channel);
+
 /* The channel of a kernel object, made if new; 0 when there is no room. key: lorg_channel_key(). */
 HIDDEN uint32_t channel_find(uint64_t key, enum lorg_driver driver);
 

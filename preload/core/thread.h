@@ -40,6 +40,7 @@ struct thread {
 	uint32_t busy;		      /* > 0: inside lorg's own slow path; hooks forward */
 	uint32_t allocating;	      /* hook + 1 of the operator new whose malloc has not come yet; allocator.c */
 	uint32_t freeing;	      /* 1: inside operator delete, whose free is not told again */
+	uint32_t heap_looked_at;      /* 64 KiB steps of allocated words at which the heap's growth was last looked at */
 	uintptr_t allocation_caller;  /* of that operator new */
 	const void *rethrown;	      /* C++ exception that its handler has thrown again and none has caught; exception.c */
 	uint32_t fork_image;	      /* index + 1 of the image reserved for the child of a fork under way; 0: none */

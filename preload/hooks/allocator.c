@@ -11,20 +11,22 @@
  * memory from malloc and is not counted twice: the counts are malloc's, and
  * new's own only when no malloc of ours was passed on the way.
  *
- * Told (LORG_GATE_ALLOCATION): one event for each; what new obtains from
- * malloc is told once, as new's. A free is told before the block goes, so that
+ * Told (LORG_GATE_ALLOCATION): one event for each, and the heap's growth; what
+ * new obtains from malloc is told once, as new's. A free is told before the block goes, so that
  * it precedes the next use of its address.
  */
+#include <malloc.h>
 #include <stddef.h>
 
 #include "preload/hook.h"
 #include "preload/resolve/resolve.h"
 
-enum { ALLOCATOR_GATES = LORG_GATE_COUNT | LORG_GATE_ALLOCATION, PAGE = 4096, WORD = 8 };
+enum { ALLOCATOR_GATES = LORG_GATE_COUNT | LORG_GATE_ALLOCATION, PAGE = 4096, WORD = 8, HEAP_STEP_WORDS = 65536 / WORD };
 
 #define CALLER ((uintptr_t)__builtin_return_address(0))
 
-/* What is hot jumps on from its first lines, and does the rest in a function of its own: no register is saved for nothing. */
+/* What is hot jumps on from its first lines, and does the rest in a function of its own: no register is saved for nothing.
+ */
 #define SLOW __attribute__((noinline))
 
 static inline int is_off(uint32_t hook)
@@ -53,6 +55,55 @@ static inline size_t product(size_t count, size_t size)
 	return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
 }
 
+/* A function of the allocator that malloc belongs to, or NULL: another one's would read foreign memory. */
+static void *of_allocator(const char *name)
+{
+	void *real = (void *)REAL(malloc);
+	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
+		if (symbol_find_in(object, "malloc", "", 0) == real)
+			return symbol_find_in(object, name, "", 0);
+	return 0;
+}
+
+/* ---- the heap's growth ---- */
+
+typedef struct mallinfo2 heap_state_function(void);
+
+static struct mallinfo2 heap_state_unknown(void)
+{
+	return (struct mallinfo2){0};
+}
+
+static struct mallinfo2 heap_state(void)
+{
+	/* Relaxed: as in usable_size. */
+	static heap_state_function *cached;
+	heap_state_function *function = __atomic_load_n(&cached, __ATOMIC_RELAXED);
+	if (!function) {
+		function = (heap_state_function *)of_allocator("mallinfo2");
+		if (!function)
+			function = heap_state_unknown;
+		__atomic_store_n(&cached, function, __ATOMIC_RELAXED);
+	}
+	return function();
+}
+
+/* Tells when the allocator has mapped more than ever; looked at after each 64 KiB that a thread has asked for. */
+static void tell_growth(struct thread *self)
+{
+	static uint64_t told; /* bytes; atomic, only rises */
+	uint32_t step = (uint32_t)(self->process->words_allocated / HEAP_STEP_WORDS);
+	if (step == self->heap_looked_at)
+		return;
+	self->heap_looked_at = step;
+	struct mallinfo2 state = heap_state();
+	uint64_t mapped = state.arena + state.hblkhd, seen = __atomic_load_n(&told, __ATOMIC_RELAXED);
+	while (mapped > seen && !__atomic_compare_exchange_n(&told, &seen, mapped, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	if (mapped > seen)
+		EVENT_WRITE(self, HEAP_GROWN, .words = words(state.uordblks + state.hblkhd), .mapped_words = words(mapped));
+}
+
 /* ---- what is kept ---- */
 
 /* Plain additions: the entry has one writer, and a handler in between adds on its own. */
@@ -77,7 +128,8 @@ static __attribute__((noinline)) void tell_block(struct request *request, const 
 		self->allocating = 0;
 	}
 	EVENT_WRITE_HOT(self, ALLOCATE, .result = (uintptr_t)result, .size = request->size, .old = request->old,
-		    .caller = request->caller, .hook = request->hook, .alignment = (uint32_t)request->alignment);
+			.caller = request->caller, .hook = request->hook, .alignment = (uint32_t)request->alignment);
+	tell_growth(self);
 }
 
 static __attribute__((noinline)) void tell_free(struct thread *self, const void *block, uint32_t hook)
@@ -116,12 +168,31 @@ static inline void *request_end(struct request *request, void *result)
 
 /* ---- plain allocation ---- */
 
-static SLOW void *malloc_slow(size_t size, uintptr_t caller)
+/* The thread, where counting is all that is to be done; else NULL. */
+static inline struct thread *only_counts(uint32_t hook)
+{
+	struct thread *self = &this_thread;
+	if ((hook_gate(hook) & ALLOCATOR_GATES) != LORG_GATE_COUNT)
+		return 0;
+	return __builtin_expect(thread_is_ready(self) && !self->busy, 1) ? self : 0;
+}
+
+static SLOW void *malloc_told(size_t size, uintptr_t caller)
 {
 	struct request request;
 	if (!request_begin(&request, HOOK_malloc, size, 0, caller))
 		return REAL(malloc)(size);
 	return request_end(&request, REAL(malloc)(size));
+}
+
+static SLOW void *malloc_slow(size_t size, uintptr_t caller)
+{
+	struct thread *self = only_counts(HOOK_malloc);
+	if (!self)
+		return malloc_told(size, caller);
+	void *result = REAL(malloc)(size);
+	count_block(self->process, result, size);
+	return result;
 }
 
 void *hook_malloc(size_t size)
@@ -200,26 +271,15 @@ static size_t usable_size_unknown(void *block)
 	return 0;
 }
 
-/* Asked of the allocator that realloc belongs to: another one's would read foreign memory. */
-static usable_size_function *find_usable_size(void)
-{
-	void *real = (void *)REAL(realloc);
-	for (const struct link_map *object = link_map_first(); object; object = object->l_next) {
-		if (symbol_find_in(object, "realloc", "", 0) != real)
-			continue;
-		void *found = symbol_find_in(object, "malloc_usable_size", "", 0);
-		return found ? (usable_size_function *)found : usable_size_unknown;
-	}
-	return usable_size_unknown;
-}
-
 static size_t usable_size(void *block)
 {
 	/* Relaxed: every thread that finds it missing stores the same value. */
 	static usable_size_function *cached;
 	usable_size_function *function = __atomic_load_n(&cached, __ATOMIC_RELAXED);
 	if (!function) {
-		function = find_usable_size();
+		function = (usable_size_function *)of_allocator("malloc_usable_size");
+		if (!function)
+			function = usable_size_unknown;
 		__atomic_store_n(&cached, function, __ATOMIC_RELAXED);
 	}
 	return block ? function(block) : 0;

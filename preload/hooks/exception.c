@@ -6,13 +6,15 @@
  * The frames here stand between the thrower and the unwinder: this file needs
  * unwind tables, and no cleanup of its own ever has to run.
  *
- * A program may hold more than one C++ runtime (libstdc++ and libc++abi). The
- * real function is the next one in search order; one that was loaded later,
- * by dlopen, is found when it is first needed.
+ * The real function is the next one in search order; one that was loaded later,
+ * by dlopen, is found when it is first needed. Where plug-ins have brought more
+ * than one C++ runtime, each throws and catches by its own.
  */
 #include <stdlib.h>
 
 #include "preload/hook.h"
+#include "preload/hooks/exception.h"
+#include "preload/hooks/scope.h"
 #include "preload/resolve/resolve.h"
 
 /* The head of every std::type_info. */
@@ -38,7 +40,7 @@ struct unwind_header {
 
 _Static_assert(sizeof(struct exception_header) == 80 && sizeof(struct unwind_header) == 32, "the ABI's layout");
 
-#define CLASS_GNU 0x474e5543432b2bull	/* "GNUCC++" */
+#define CLASS_GNU   0x474e5543432b2bull /* "GNUCC++" */
 #define CLASS_CLANG 0x434c4e47432b2bull /* "CLNGC++" */
 
 static const struct exception_header *header_of(const struct unwind_header *exception)
@@ -62,16 +64,40 @@ static int is_native(const struct unwind_header *exception)
 	return is_gnu(exception) || exception->class >> 8 == CLASS_CLANG;
 }
 
+/* ---- types ---- */
+
+/* Types whose names have been read without a fault: read again they need no system call. Relaxed: each entry is a whole. */
+static const struct type_information *readable[64];
+
+static const struct type_information **readable_entry(const struct type_information *type)
+{
+	return &readable[(uintptr_t)type * 0x9e3779b97f4a7c15u >> 58];
+}
+
+static int is_known(const struct type_information *type)
+{
+	return __atomic_load_n(readable_entry(type), __ATOMIC_RELAXED) == type;
+}
+
+static int is_readable(const struct type_information *type)
+{
+	struct type_information copy;
+	if (!type || is_known(type))
+		return type != 0;
+	if (memory_peek(&copy, type, sizeof copy) != sizeof copy || !memory_peek_text(copy.name))
+		return 0;
+	__atomic_store_n(readable_entry(type), type, __ATOMIC_RELAXED);
+	return 1;
+}
+
 /* The mangled name, without bytes where it cannot be read. */
 static struct event_bytes type_name(const struct type_information *type)
 {
-	struct type_information copy;
 	struct event_bytes bytes = {0, 0};
-	char first;
-	if (memory_peek(&copy, type, sizeof copy) != sizeof copy || memory_peek(&first, copy.name, 1) != 1)
+	if (!is_readable(type))
 		return bytes;
-	bytes.data = copy.name + (first == '*');
-	bytes.length = memory_peek_text(bytes.data);
+	bytes.data = type->name + (type->name[0] == '*');
+	bytes.length = (uint32_t)text_length(bytes.data, LORG_TEXT_MAXIMUM);
 	return bytes;
 }
 
@@ -80,6 +106,27 @@ static struct thread *teller(uint32_t hook)
 {
 	struct thread *self = hook_gate(hook) & LORG_GATE_CALL ? thread_self() : 0;
 	return self && !self->busy ? self : 0;
+}
+
+/* ---- runtimes ---- */
+
+/* 1: more than one is loaded. Relaxed: set by the first throw of a type that only the second one's users have. */
+static uint32_t several_runtimes;
+
+/* The real function for a caller. */
+static void *real_for(uint32_t hook, const void *caller)
+{
+	void *found = 0;
+	if (__builtin_expect(__atomic_load_n(&several_runtimes, __ATOMIC_RELAXED), 0))
+		found = scope_find(hook_table[hook].name, (uintptr_t)caller);
+	return found ? found : hook_real(hook);
+}
+
+/* A type that was not thrown before may have come with a runtime that was not there before. */
+static void note_type(const struct type_information *type)
+{
+	if (__builtin_expect(!is_known(type), 0))
+		__atomic_store_n(&several_runtimes, scope_count("__cxa_throw") > 1, __ATOMIC_RELAXED);
 }
 
 /* ---- throw ---- */
@@ -96,12 +143,14 @@ static void tell_throw(struct thread *self, uint32_t hook, const void *object, c
 void hook___cxa_throw(void *object, void *type, void (*destructor)(void *))
 {
 	struct thread *self = teller(HOOK___cxa_throw);
+	const void *caller = __builtin_return_address(0);
+	note_type(type);
 	if (self) {
 		if (self->rethrown == unwind_of(object)) /* the same memory, a new exception */
 			self->rethrown = 0;
-		tell_throw(self, HOOK___cxa_throw, object, type, __builtin_return_address(0));
+		tell_throw(self, HOOK___cxa_throw, object, type, caller);
 	}
-	REAL(__cxa_throw)(object, type, destructor);
+	((hook_type___cxa_throw)real_for(HOOK___cxa_throw, caller))(object, type, destructor);
 	__builtin_unreachable();
 }
 
@@ -110,25 +159,46 @@ struct exception_globals {
 	const void *caught;
 };
 
-/* The function of the runtime that `hook` forwards to. */
-static void *of_same_runtime(uint32_t hook, const char *name)
+typedef struct exception_globals *globals_function(void);
+
+/* __cxa_get_globals of the only runtime. Relaxed: all who look for it store the same. */
+static globals_function *cached_globals;
+
+/* That of the runtime of this __cxa_rethrow. */
+static globals_function *find_globals(const void *rethrow)
 {
-	void *real = hook_real(hook);
 	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
-		if (symbol_find_in(object, hook_table[hook].name, "", 0) == real)
-			return symbol_find_in(object, name, "", 0);
+		if (symbol_find_in(object, "__cxa_rethrow", "", 0) == rethrow)
+			return (globals_function *)symbol_find_in(object, "__cxa_get_globals", "", 0);
 	return 0;
+}
+
+static struct exception_globals *exception_globals(const void *rethrow)
+{
+	int several = (int)__atomic_load_n(&several_runtimes, __ATOMIC_RELAXED);
+	globals_function *function = several ? 0 : __atomic_load_n(&cached_globals, __ATOMIC_RELAXED);
+	if (!function)
+		function = find_globals(rethrow);
+	if (!several)
+		__atomic_store_n(&cached_globals, function, __ATOMIC_RELAXED);
+	return function ? function() : 0;
+}
+
+void exceptions_unloaded(void)
+{
+	__atomic_store_n(&cached_globals, (globals_function *)0, __ATOMIC_RELAXED);
+	for (unsigned i = 0; i < sizeof readable / sizeof *readable; i++)
+		__atomic_store_n(&readable[i], (const struct type_information *)0, __ATOMIC_RELAXED);
 }
 
 /*
  * What a rethrow throws again: the newest exception caught. libc++abi's list points sixteen bytes further down than
  * libstdc++'s, to fields of its own. NULL: none, or a foreign one.
  */
-static const struct unwind_header *caught_exception(void)
+static const struct unwind_header *caught_exception(const void *rethrow)
 {
-	struct exception_globals *(*globals)(void) =
-		(struct exception_globals * (*)(void)) of_same_runtime(HOOK___cxa_rethrow, "__cxa_get_globals");
-	const char *caught = globals ? (const char *)globals()->caught : 0;
+	const struct exception_globals *globals = exception_globals(rethrow);
+	const char *caught = globals ? (const char *)globals->caught : 0;
 	if (!caught)
 		return 0;
 	for (int i = 0; i < 2; i++) {
@@ -155,14 +225,16 @@ static const void *object_of(const struct unwind_header *exception, const struct
 void hook___cxa_rethrow(void)
 {
 	struct thread *self = teller(HOOK___cxa_rethrow);
+	const void *caller = __builtin_return_address(0);
+	void *real = real_for(HOOK___cxa_rethrow, caller);
 	if (self) {
-		const struct unwind_header *exception = caught_exception();
+		const struct unwind_header *exception = caught_exception(real);
 		const struct type_information *type = 0;
 		const void *object = exception ? object_of(exception, &type) : 0;
 		self->rethrown = exception;
-		tell_throw(self, HOOK___cxa_rethrow, object, type, __builtin_return_address(0));
+		tell_throw(self, HOOK___cxa_rethrow, object, type, caller);
 	}
-	REAL(__cxa_rethrow)();
+	((hook_type___cxa_rethrow)real)();
 	__builtin_unreachable();
 }
 
@@ -190,7 +262,8 @@ static void tell_catch(struct thread *self, const struct unwind_header *exceptio
 void *hook___cxa_begin_catch(void *object)
 {
 	struct thread *self = teller(HOOK___cxa_begin_catch);
+	const void *caller = __builtin_return_address(0);
 	if (self)
-		tell_catch(self, object, __builtin_return_address(0));
-	return REAL(__cxa_begin_catch)(object);
+		tell_catch(self, object, caller);
+	return ((hook_type___cxa_begin_catch)real_for(HOOK___cxa_begin_catch, caller))(object);
 }

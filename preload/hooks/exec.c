@@ -26,6 +26,7 @@
 #include "preload/hooks/environment.h"
 #include "preload/hooks/spawn.h"
 #include "preload/lookahead/lookahead.h"
+#include "preload/resolve/code_hook.h"
 
 /* The program's; liblorg.so names no library, so it is found wherever it is. */
 #pragma weak environ
@@ -419,9 +420,95 @@ int hook_execv(const char *path, char *const *argv)
 	return execute(HOOK_execv, path, argv, environ);
 }
 
+/* ---- names that are looked for in PATH ---- */
+
+enum { FOUND_PATH = 1024 };
+
+static const char *path_variable(void)
+{
+	for (char *const *entry = environ; entry && *entry; entry++)
+		if (text_begins(*entry, "PATH="))
+			return *entry + 5;
+	return "/bin:/usr/bin";
+}
+
+/* Fills `to` with the first file of that name that can be looked at. Returns it, or `name` when there is none. */
+static const char *find_in_path(char to[FOUND_PATH], const char *name)
+{
+	struct lookahead seen;
+	struct lookahead_caller caller = {.no_new_privileges = 1, .loader_calls_only = 1};
+	const char *list = path_variable();
+	uint32_t length = memory_peek_text(name);
+	for (uint32_t i = 0; i < length; i++)
+		if (name[i] == '/')
+			return name;
+	while (length && loader_calls_allowed()) {
+		char *at = to;
+		while (*list && *list != ':' && at < to + FOUND_PATH / 2)
+			*at++ = *list++;
+		if (at > to)
+			*at++ = '/';
+		*at = 0;
+		text_append(at, to + FOUND_PATH, name);
+		lookahead(&seen, AT_FDCWD, to, 0, &caller);
+		if (!seen.error)
+			return to;
+		while (*list && *list != ':')
+			list++;
+		if (!*list++)
+			break;
+	}
+	return name;
+}
+
+char *const *exec_environment(struct thread *self, const char *name, int in_path, char *const *argv, char *const *environment)
+{
+	char found[FOUND_PATH];
+	struct lookahead seen;
+	struct preparation preparation = {.self = self, .environment = environment};
+	struct exec_request request = {.hook = HOOK_execve,
+				       .directory = AT_FDCWD,
+				       .path = in_path ? find_in_path(found, name) : name,
+				       .argv = argv,
+				       .environment = environment};
+	if (code_hook_placed(HOOK_execve) || !the_arena.settings.preload_path[0])
+		return environment;
+	const char *reason = look(&seen, &request);
+	if (seen.error)
+		return environment;
+	uint32_t count = environment_count(environment);
+	char *memory = reason ? 0 : exec_memory((size_t)count + 3);
+	if (!reason)
+		reason = memory ? extend(&preparation, &request, &seen, memory, count) : "no memory for its environment";
+	if (reason && (hook_gate(HOOK_execve) & LORG_GATE_PROCESS))
+		write_gap(&preparation, &request, reason);
+	return preparation.environment;
+}
+
+static int real_execvpe(const struct exec_request *request, char *const *environment)
+{
+	return REAL(execvpe)(request->name, request->argv, environment);
+}
+
+/* libc's own search is not seen: the file is looked for here, for our sake, and there by libc. */
+static int search_unseen(uint32_t hook, const char *name, char *const *argv, char *const *environment)
+{
+	char found[FOUND_PATH];
+	struct exec_request request = {.hook = hook,
+				       .directory = AT_FDCWD,
+				       .path = find_in_path(found, name),
+				       .name = name,
+				       .argv = argv,
+				       .environment = environment,
+				       .real = real_execvpe};
+	return exec_through(&request);
+}
+
 /* libc looks in PATH; its inner execve comes back here for every place. */
 static int search(uint32_t hook, const char *name, char *const *argv, char *const *environment)
 {
+	if (!code_hook_placed(HOOK_execve))
+		return search_unseen(hook, name, argv, environment);
 	uint32_t outer_hook = exec_state.outer_hook, recorded = exec_state.recorded;
 	exec_state.outer_hook = hook + 1;
 	exec_state.recorded = 0;

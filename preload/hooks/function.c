@@ -19,6 +19,7 @@
 
 #include "preload/core/module.h"
 #include "preload/hook.h"
+#include "preload/hooks/exception.h"
 #include "preload/resolve/resolve.h"
 
 enum { PROBES = 64, NO_SLOT = -1 };
@@ -42,7 +43,8 @@ static inline struct lorg_function *function_at(uint32_t slot)
 static inline int is_known(const struct lorg_function *function, uint64_t key)
 {
 	/* Acquire on the key: pairs with the CAS of whoever took the slot. */
-	return __atomic_load_n(&function->key, __ATOMIC_ACQUIRE) == key && __atomic_load_n(&function->told, __ATOMIC_RELAXED);
+	return __atomic_load_n(&function->key, __ATOMIC_ACQUIRE) == key &&
+	       __atomic_load_n(&function->told, __ATOMIC_RELAXED);
 }
 
 /* The slot of a key, taken if it is new; NO_SLOT when the table is full around its home. */
@@ -64,8 +66,8 @@ static int32_t find_slot(uint64_t key)
 
 enum next_index { NEXT_CYG_ENTER, NEXT_CYG_EXIT, NEXT_TRACE_ENTER, NEXT_TRACE_EXIT, NEXT_TRACE_CATCH, NEXT_COUNT };
 
-static const char *const next_names[NEXT_COUNT] = {"__cyg_profile_func_enter", "__cyg_profile_func_exit", "__func_trace_enter",
-						   "__func_trace_exit", "__func_trace_catch"};
+static const char *const next_names[NEXT_COUNT] = {"__cyg_profile_func_enter", "__cyg_profile_func_exit",
+						   "__func_trace_enter", "__func_trace_exit", "__func_trace_catch"};
 
 /* What stands behind us: NULL not looked for, &nothing nothing. Relaxed: all who look store the same. */
 static void *next_functions[NEXT_COUNT];
@@ -159,7 +161,8 @@ static inline __attribute__((always_inline)) void tell_call(uint32_t hook, uint3
 	uint32_t slot = home_slot(address);
 	if (!(hook_gate(hook) & LORG_GATE_CALL))
 		return;
-	if (__builtin_expect(!thread_is_ready(self) || !is_known(function_at(slot), address) || !event_try_word(self, id, slot), 0))
+	if (__builtin_expect(
+		    !thread_is_ready(self) || !is_known(function_at(slot), address) || !event_try_word(self, id, slot), 0))
 		tell_call_slow(id, address);
 }
 
@@ -212,7 +215,8 @@ static inline uint64_t name_key(const struct named_call *call)
 
 static void tell_named_function(struct thread *self, uint32_t slot, const struct named_call *call)
 {
-	struct event_bytes bytes[] = {{call->function, memory_peek_text(call->function)}, {call->file, memory_peek_text(call->file)}};
+	struct event_bytes bytes[] = {{call->function, memory_peek_text(call->function)},
+				      {call->file, memory_peek_text(call->file)}};
 	struct lorg_event_FUNCTION event = {
 		.address = call->caller, .function = slot, .name_length = bytes[0].length, .file_length = bytes[1].length};
 	look_for_next_again();
@@ -233,7 +237,8 @@ static inline void write_line(struct thread *self, uint32_t id, uint32_t slot, u
 		return;
 	}
 	uint64_t *words = (uint64_t *)((char *)packet + at);
-	__atomic_store_n(words, LORG_EVENT_EXTENDED | (uint64_t)LORG_EVENT_FILLER << 32 | (uint64_t)SIZE << 48, __ATOMIC_RELAXED);
+	__atomic_store_n(words, LORG_EVENT_EXTENDED | (uint64_t)LORG_EVENT_FILLER << 32 | (uint64_t)SIZE << 48,
+			 __ATOMIC_RELAXED);
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	words[1] = line;
 	/* Commit. Release: the collector that sees the id sees the line. */
@@ -310,9 +315,11 @@ int hook_dlclose(void *object)
 {
 	hook_type_dlclose real = REAL(dlclose);
 	hooks_forget_late();
+	exceptions_unloaded();
 	int result = real(object);
 	/* Destructors that ran in between may have found them again. */
 	hooks_forget_late();
+	exceptions_unloaded();
 	functions_unloaded();
 	return result;
 }

@@ -51,7 +51,8 @@ static int entry_for(uintptr_t handler, int first, int end)
 		int entry = first + (home + probe) % count;
 		uintptr_t seen = __atomic_load_n(&handlers[entry], __ATOMIC_ACQUIRE);
 		/* Release: pairs with the load in handler_run, perhaps of another thread. */
-		if (!seen && __atomic_compare_exchange_n(&handlers[entry], &seen, handler, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (!seen &&
+		    __atomic_compare_exchange_n(&handlers[entry], &seen, handler, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			return entry;
 		if (seen == handler)
 			return entry;
@@ -123,7 +124,8 @@ static void uncover_action(struct sigaction *action)
 
 static int has_sender(int signal, int code)
 {
-	return code == SI_USER || code == SI_QUEUE || code == SI_TKILL || code == SI_MESGQ || (signal == SIGCHLD && code > 0);
+	return code == SI_USER || code == SI_QUEUE || code == SI_TKILL || code == SI_MESGQ ||
+	       (signal == SIGCHLD && code > 0);
 }
 
 static uint64_t signal_value(int signal, const siginfo_t *information)
@@ -132,26 +134,20 @@ static uint64_t signal_value(int signal, const siginfo_t *information)
 	case SI_QUEUE:
 	case SI_TIMER:
 	case SI_MESGQ:
-	case SI_ASYNCIO:
-		return (uintptr_t)information->si_value.sival_ptr;
+	case SI_ASYNCIO: return (uintptr_t)information->si_value.sival_ptr;
 	case SI_USER:
 	case SI_TKILL:
-	case SI_KERNEL:
-		return 0;
-	default:
-		break;
+	case SI_KERNEL: return 0;
+	default: break;
 	}
 	switch (signal) {
-	case SIGCHLD:
-		return (uint64_t)(uint32_t)information->si_status;
+	case SIGCHLD: return (uint64_t)(uint32_t)information->si_status;
 	case SIGSEGV:
 	case SIGBUS:
 	case SIGFPE:
 	case SIGILL:
-	case SIGTRAP:
-		return (uintptr_t)information->si_addr;
-	default:
-		return 0;
+	case SIGTRAP: return (uintptr_t)information->si_addr;
+	default: return 0;
 	}
 }
 

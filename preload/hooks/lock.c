@@ -58,22 +58,20 @@ static int is_taken(const struct hook_call *call)
 }
 
 /* A semaphore is given back by whoever will: no thread holds it. */
-static int is_held(const struct hook_call *call)
+static int is_held(uint32_t shown_as)
 {
-	switch (call->hook->shown_as) {
+	switch (shown_as) {
 	case HOOK_sem_wait:
 	case HOOK_sem_trywait:
 	case HOOK_sem_timedwait:
-	case HOOK_sem_clockwait:
-		return 0;
-	default:
-		return 1;
+	case HOOK_sem_clockwait: return 0;
+	default: return 1;
 	}
 }
 
 static void tell_acquired(struct hook_call *call, uint64_t object)
 {
-	if (is_held(call))
+	if (is_held(call->hook->shown_as))
 		hold(call->self, object);
 	EVENT_WRITE_HOT(call->self, ACQUIRED, .object = object, .hook = call->hook->shown_as);
 }
@@ -94,29 +92,21 @@ static int would_wait(const struct hook_call *call)
 	case HOOK_pthread_mutex_timedlock:
 	case HOOK_pthread_mutex_clocklock:
 	case HOOK_mtx_lock:
-	case HOOK_mtx_timedlock:
-		return mutex_would_wait(object, call->self->process->own_tid);
+	case HOOK_mtx_timedlock: return mutex_would_wait(object, call->self->process->own_tid);
 	case HOOK_pthread_rwlock_rdlock:
 	case HOOK_pthread_rwlock_timedrdlock:
-	case HOOK_pthread_rwlock_clockrdlock:
-		return rwlock_read_would_wait(object);
+	case HOOK_pthread_rwlock_clockrdlock: return rwlock_read_would_wait(object);
 	case HOOK_pthread_rwlock_wrlock:
 	case HOOK_pthread_rwlock_timedwrlock:
-	case HOOK_pthread_rwlock_clockwrlock:
-		return rwlock_write_would_wait(object);
+	case HOOK_pthread_rwlock_clockwrlock: return rwlock_write_would_wait(object);
 	case HOOK_sem_wait:
 	case HOOK_sem_timedwait:
-	case HOOK_sem_clockwait:
-		return semaphore_would_wait(object);
-	case HOOK_pthread_spin_lock:
-		return spin_would_wait(object);
-	case HOOK_pthread_barrier_wait:
-		return barrier_would_wait(object);
+	case HOOK_sem_clockwait: return semaphore_would_wait(object);
+	case HOOK_pthread_spin_lock: return spin_would_wait(object);
+	case HOOK_pthread_barrier_wait: return barrier_would_wait(object);
 	case HOOK_pthread_once:
-	case HOOK_call_once:
-		return once_would_wait(object);
-	default:
-		return 1;
+	case HOOK_call_once: return once_would_wait(object);
+	default: return 1;
 	}
 }
 
@@ -162,12 +152,8 @@ static void enter_acquire(struct hook_call *call)
 void lock_enter(struct hook_call *call)
 {
 	switch (call->hook->role) {
-	case ROLE_condition:
-		enter_condition(call);
-		return;
-	case ROLE_acquire:
-		enter_acquire(call);
-		return;
+	case ROLE_condition: enter_condition(call); return;
+	case ROLE_acquire: enter_acquire(call); return;
 	case ROLE_release:
 		if (call->gate & LORG_GATE_ALL)
 			tell_released(call, call->argument[0]);
@@ -175,10 +161,9 @@ void lock_enter(struct hook_call *call)
 	case ROLE_wake:
 		if (call->gate & LORG_GATE_ALL)
 			EVENT_WRITE_HOT(call->self, WOKE, .object = call->argument[0], .count = woken_count(call),
-				    .hook = call->hook->shown_as);
+					.hook = call->hook->shown_as);
 		return;
-	default:
-		return;
+	default: return;
 	}
 }
 
@@ -196,8 +181,7 @@ void lock_leave(struct hook_call *call, intptr_t result)
 		if ((call->gate & LORG_GATE_ALL) && has_acquired(result) && is_taken(call))
 			tell_acquired(call, call->argument[0]);
 		return;
-	default:
-		return;
+	default: return;
 	}
 }
 
@@ -205,7 +189,7 @@ void lock_leave(struct hook_call *call, intptr_t result)
 
 typedef int lock_function(void *);
 
-/* The whole frame, for a lock that is not free or where everything is told. Nothing in it touches errno. */
+/* The whole frame, for a lock that is not free. Nothing in it touches errno. */
 static __attribute__((noinline)) int lock_in_frame(uint32_t id, void *object, const void *caller)
 {
 	struct hook_call call;
@@ -216,10 +200,30 @@ static __attribute__((noinline)) int lock_in_frame(uint32_t id, void *object, co
 	call.caller = (uintptr_t)caller;
 	lock_enter(&call);
 	int result = real(object);
-	if (result != 0)
+	if (result != 0 && call.hook->error != ERROR_none)
 		call.error = call.hook->error == ERROR_minus_one ? *hook_errno() : result;
 	lock_leave(&call, result);
 	return result;
+}
+
+/* A lock that is free, where everything is told. */
+static __attribute__((noinline)) int lock_told(uint32_t id, void *object)
+{
+	lock_function *real = (lock_function *)hook_real(id);
+	struct thread *self = thread_self();
+	int result = real(object);
+	if (!self || self->busy || !has_acquired(result))
+		return result;
+	if (is_held(hook_table[id].shown_as))
+		hold(self, (uintptr_t)object);
+	EVENT_WRITE_HOT(self, ACQUIRED, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
+	return result;
+}
+
+/* All that is not a jump to the real function. */
+static inline int lock_traced(uint32_t id, void *object, int waits, const void *caller)
+{
+	return waits || !(hook_gate(id) & LORG_GATE_ALL) ? lock_in_frame(id, object, caller) : lock_told(id, object);
 }
 
 /* Nothing asked of this lock, or it is free and only waits are asked for: the real function may be jumped to. */
@@ -231,73 +235,111 @@ static inline int may_pass(uint8_t gate, int waits)
 int hook_pthread_mutex_lock(pthread_mutex_t *object)
 {
 	hook_type_pthread_mutex_lock real = HOOK_READY(pthread_mutex_lock);
-	if (real && may_pass(hook_gate(HOOK_pthread_mutex_lock), mutex_is_taken(object)))
+	int waits = mutex_is_taken(object);
+	if (real && may_pass(hook_gate(HOOK_pthread_mutex_lock), waits))
 		return real(object);
-	return lock_in_frame(HOOK_pthread_mutex_lock, object, __builtin_return_address(0));
+	return lock_traced(HOOK_pthread_mutex_lock, object, waits, __builtin_return_address(0));
 }
 
 int hook___pthread_mutex_lock(pthread_mutex_t *object)
 {
 	hook_type___pthread_mutex_lock real = HOOK_READY(__pthread_mutex_lock);
-	if (real && may_pass(hook_gate(HOOK___pthread_mutex_lock), mutex_is_taken(object)))
+	int waits = mutex_is_taken(object);
+	if (real && may_pass(hook_gate(HOOK___pthread_mutex_lock), waits))
 		return real(object);
-	return lock_in_frame(HOOK___pthread_mutex_lock, object, __builtin_return_address(0));
+	return lock_traced(HOOK___pthread_mutex_lock, object, waits, __builtin_return_address(0));
 }
 
 int hook_mtx_lock(mtx_t *object)
 {
 	hook_type_mtx_lock real = HOOK_READY(mtx_lock);
-	if (real && may_pass(hook_gate(HOOK_mtx_lock), mutex_is_taken((pthread_mutex_t *)object)))
+	int waits = mutex_is_taken((pthread_mutex_t *)object);
+	if (real && may_pass(hook_gate(HOOK_mtx_lock), waits))
 		return real(object);
-	return lock_in_frame(HOOK_mtx_lock, object, __builtin_return_address(0));
+	return lock_traced(HOOK_mtx_lock, object, waits, __builtin_return_address(0));
 }
 
 int hook_pthread_rwlock_rdlock(pthread_rwlock_t *object)
 {
 	hook_type_pthread_rwlock_rdlock real = HOOK_READY(pthread_rwlock_rdlock);
-	if (real && may_pass(hook_gate(HOOK_pthread_rwlock_rdlock), rwlock_read_would_wait(object)))
+	int waits = rwlock_read_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK_pthread_rwlock_rdlock), waits))
 		return real(object);
-	return lock_in_frame(HOOK_pthread_rwlock_rdlock, object, __builtin_return_address(0));
+	return lock_traced(HOOK_pthread_rwlock_rdlock, object, waits, __builtin_return_address(0));
 }
 
 int hook___pthread_rwlock_rdlock(pthread_rwlock_t *object)
 {
 	hook_type___pthread_rwlock_rdlock real = HOOK_READY(__pthread_rwlock_rdlock);
-	if (real && may_pass(hook_gate(HOOK___pthread_rwlock_rdlock), rwlock_read_would_wait(object)))
+	int waits = rwlock_read_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK___pthread_rwlock_rdlock), waits))
 		return real(object);
-	return lock_in_frame(HOOK___pthread_rwlock_rdlock, object, __builtin_return_address(0));
+	return lock_traced(HOOK___pthread_rwlock_rdlock, object, waits, __builtin_return_address(0));
 }
 
 int hook_pthread_rwlock_wrlock(pthread_rwlock_t *object)
 {
 	hook_type_pthread_rwlock_wrlock real = HOOK_READY(pthread_rwlock_wrlock);
-	if (real && may_pass(hook_gate(HOOK_pthread_rwlock_wrlock), rwlock_write_would_wait(object)))
+	int waits = rwlock_write_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK_pthread_rwlock_wrlock), waits))
 		return real(object);
-	return lock_in_frame(HOOK_pthread_rwlock_wrlock, object, __builtin_return_address(0));
+	return lock_traced(HOOK_pthread_rwlock_wrlock, object, waits, __builtin_return_address(0));
 }
 
 int hook___pthread_rwlock_wrlock(pthread_rwlock_t *object)
 {
 	hook_type___pthread_rwlock_wrlock real = HOOK_READY(__pthread_rwlock_wrlock);
-	if (real && may_pass(hook_gate(HOOK___pthread_rwlock_wrlock), rwlock_write_would_wait(object)))
+	int waits = rwlock_write_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK___pthread_rwlock_wrlock), waits))
 		return real(object);
-	return lock_in_frame(HOOK___pthread_rwlock_wrlock, object, __builtin_return_address(0));
+	return lock_traced(HOOK___pthread_rwlock_wrlock, object, waits, __builtin_return_address(0));
 }
 
 int hook_sem_wait(sem_t *object)
 {
 	hook_type_sem_wait real = HOOK_READY(sem_wait);
-	if (real && may_pass(hook_gate(HOOK_sem_wait), semaphore_would_wait(object)))
+	int waits = semaphore_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK_sem_wait), waits))
 		return real(object);
-	return lock_in_frame(HOOK_sem_wait, object, __builtin_return_address(0));
+	return lock_traced(HOOK_sem_wait, object, waits, __builtin_return_address(0));
 }
 
 int hook_pthread_spin_lock(pthread_spinlock_t *object)
 {
 	hook_type_pthread_spin_lock real = HOOK_READY(pthread_spin_lock);
-	if (real && may_pass(hook_gate(HOOK_pthread_spin_lock), spin_would_wait(object)))
+	int waits = spin_would_wait(object);
+	if (real && may_pass(hook_gate(HOOK_pthread_spin_lock), waits))
 		return real(object);
-	return lock_in_frame(HOOK_pthread_spin_lock, (void *)object, __builtin_return_address(0));
+	return lock_traced(HOOK_pthread_spin_lock, (void *)object, waits, __builtin_return_address(0));
+}
+
+/* ---- unlock: hot where everything is told ---- */
+
+static __attribute__((noinline)) int unlock_told(uint32_t id, void *object)
+{
+	lock_function *real = (lock_function *)hook_real(id);
+	struct thread *self = hook_gate(id) & LORG_GATE_ALL ? thread_self() : 0;
+	if (self && !self->busy) {
+		let_go(self, (uintptr_t)object);
+		EVENT_WRITE_HOT(self, RELEASED, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
+	}
+	return real(object);
+}
+
+int hook_pthread_mutex_unlock(pthread_mutex_t *object)
+{
+	hook_type_pthread_mutex_unlock real = HOOK_READY(pthread_mutex_unlock);
+	if (__builtin_expect(real && hook_gate(HOOK_pthread_mutex_unlock) == 0, 1))
+		return real(object);
+	return unlock_told(HOOK_pthread_mutex_unlock, object);
+}
+
+int hook___pthread_mutex_unlock(pthread_mutex_t *object)
+{
+	hook_type___pthread_mutex_unlock real = HOOK_READY(__pthread_mutex_unlock);
+	if (__builtin_expect(real && hook_gate(HOOK___pthread_mutex_unlock) == 0, 1))
+		return real(object);
+	return unlock_told(HOOK___pthread_mutex_unlock, object);
 }
 
 /* ---- once: the thread that runs the routine does not wait, so nothing of ours is around it ---- */

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 #include <sys/un.h>
 
+#include "preload/core/channel.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/port_table.h"
 #include "preload/hooks/timeout.h"
@@ -261,6 +262,7 @@ struct pieces {
 	struct event_bytes at[1 + MESSAGE_PIECES];
 	unsigned count;
 	uint32_t kept;
+	uint8_t flattened; /* 1: they lie in the thread's scratch memory */
 };
 
 static void add_piece(struct pieces *pieces, const void *data, uint64_t length, uint64_t limit)
@@ -274,20 +276,56 @@ static void add_piece(struct pieces *pieces, const void *data, uint64_t length, 
 	pieces->kept += (uint32_t)length;
 }
 
-static void gather(struct pieces *pieces, const struct message *message)
+static void add_vectors(struct pieces *pieces, const struct message *message, uint64_t limit)
+{
+	for (uint64_t i = 0; i < message->iovec_count && pieces->kept < limit && pieces->count <= MESSAGE_PIECES; i++)
+		add_piece(pieces, message->iovec[i].iov_base, message->iovec[i].iov_len, limit);
+}
+
+/* Too many small pieces: put together first. Returns 0 when there is no memory for it. */
+static int flatten(struct pieces *pieces, const struct message *message, uint64_t limit)
+{
+	char *memory = thread_scratch();
+	uint64_t kept = 0;
+	if (!memory)
+		return 0;
+	for (uint64_t i = 0; i < message->iovec_count && kept < limit; i++) {
+		uint64_t length = message->iovec[i].iov_len < limit - kept ? message->iovec[i].iov_len : limit - kept;
+		memcpy(memory + kept, message->iovec[i].iov_base, length);
+		kept += length;
+	}
+	pieces->at[1] = (struct event_bytes){memory, (uint32_t)kept};
+	pieces->count = 2;
+	pieces->kept = (uint32_t)kept;
+	return 1;
+}
+
+/* write_pieces has to follow. */
+static void gather(struct pieces *pieces, struct thread *self, const struct message *message)
 {
 	pieces->at[0] = (struct event_bytes){message->address, message->address_length};
 	pieces->count = 1;
 	pieces->kept = 0;
+	pieces->flattened = 0;
 	if (message->flags & LORG_MESSAGE_NOT_COPIED)
 		return;
-	uint64_t limit = the_arena.message_length < LORG_MESSAGE_MAXIMUM ? the_arena.message_length : LORG_MESSAGE_MAXIMUM;
-	if (limit > message->bytes)
-		limit = message->bytes;
+	uint64_t limit = the_arena.message_length < message->bytes ? the_arena.message_length : message->bytes;
 	if (message->buffer)
 		add_piece(pieces, message->buffer, message->room, limit);
-	for (uint64_t i = 0; i < message->iovec_count && pieces->kept < limit && pieces->count <= MESSAGE_PIECES; i++)
-		add_piece(pieces, message->iovec[i].iov_base, message->iovec[i].iov_len, limit);
+	add_vectors(pieces, message, limit);
+	if (pieces->kept == limit || pieces->count <= MESSAGE_PIECES)
+		return;
+	thread_busy(self); /* a handler must not use the scratch memory meanwhile */
+	pieces->flattened = (uint8_t)flatten(pieces, message, limit);
+	if (!pieces->flattened)
+		thread_idle(self);
+}
+
+static void write_pieces(struct thread *self, uint16_t id, const void *event, uint32_t size, const struct pieces *pieces)
+{
+	event_write(self, id, event, size, pieces->at, pieces->count, 0);
+	if (pieces->flattened)
+		thread_idle(self);
 }
 
 static uint64_t total_length(const struct iovec *iovec, uint64_t count)
@@ -379,6 +417,11 @@ static struct message message_of(struct hook_call *call, uint64_t bytes)
 
 /* ---- places in a channel ----------------------------------------------------------- */
 
+/* Where a message lies, as events tell it. */
+struct place {
+	uint64_t channel, offset;
+};
+
 /* Where messages keep their borders, each takes LORG_MESSAGE_DISTANCE of its channel, whatever is cut off it. */
 static uint64_t distance(const struct end *end, uint64_t bytes)
 {
@@ -394,11 +437,27 @@ static uint64_t distance(const struct end *end, uint64_t bytes)
 	}
 }
 
-static uint64_t received_offset(const struct end *end, uint32_t channel, uint64_t bytes)
+/* A channel's place may have gone to another object: then this message is not numbered, the next one is. */
+static struct place known_place(const struct hook_call *call, uint32_t channel, uint64_t offset)
+{
+	if (__builtin_expect(offset != CHANNEL_STALE, 1))
+		return (struct place){channel, offset};
+	struct port *port = call->hook->argument.fd >= 0 ? port_peek((int)call->argument[call->hook->argument.fd]) : 0;
+	if (port && !call->self->vfork_child)
+		port->pending = 1;
+	return (struct place){0, 0};
+}
+
+static struct place sent_place(const struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
+{
+	return known_place(call, channel, channel_advance(channel, distance(end, bytes), call->entry));
+}
+
+static struct place received_place(const struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
 {
 	if (end->driver == LORG_DRIVER_EVENTFD) /* takes whatever was added so far: the newest is its cause */
-		return channel_newest(channel, bytes);
-	return channel_advance_received(channel, distance(end, bytes));
+		return known_place(call, channel, channel_newest(channel, bytes));
+	return known_place(call, channel, channel_advance_received(channel, distance(end, bytes), call->entry));
 }
 
 /* A queue is first in, first out within each of its priorities or types only. */
@@ -433,13 +492,13 @@ static uint32_t received_channel(const struct hook_call *call, const struct end 
 static void write_send(struct hook_call *call, uint64_t object, const struct end *end, const struct message *message)
 {
 	struct pieces pieces;
-	gather(&pieces, message);
-	uint32_t channel = sent_channel(call, end, message);
+	gather(&pieces, call->self, message);
+	struct place place = sent_place(call, end, sent_channel(call, end, message), message->bytes);
 	struct lorg_event_SEND event = {
 		.entry = call->entry,
 		.object = object,
-		.channel = channel,
-		.offset = channel_advance(channel, distance(end, message->bytes)),
+		.channel = place.channel,
+		.offset = place.offset,
 		.bytes = message->bytes,
 		.requested = message->requested,
 		.hook = call->hook->shown_as,
@@ -448,19 +507,19 @@ static void write_send(struct hook_call *call, uint64_t object, const struct end
 		.address_length = message->address_length,
 		.message_length = pieces.kept,
 	};
-	event_write(call->self, LORG_EVENT_SEND, &event, sizeof event, pieces.at, pieces.count, 0);
+	write_pieces(call->self, LORG_EVENT_SEND, &event, sizeof event, &pieces);
 }
 
 static void write_receive(struct hook_call *call, uint64_t object, const struct end *end, const struct message *message)
 {
 	struct pieces pieces;
-	gather(&pieces, message);
-	uint32_t channel = received_channel(call, end);
+	gather(&pieces, call->self, message);
+	struct place place = received_place(call, end, received_channel(call, end), message->bytes);
 	struct lorg_event_RECEIVE event = {
 		.since = call->entry,
 		.object = object,
-		.channel = channel,
-		.offset = received_offset(end, channel, message->bytes),
+		.channel = place.channel,
+		.offset = place.offset,
 		.bytes = message->bytes,
 		.requested = message->requested,
 		.hook = call->hook->shown_as,
@@ -469,7 +528,7 @@ static void write_receive(struct hook_call *call, uint64_t object, const struct 
 		.address_length = message->address_length,
 		.message_length = pieces.kept,
 	};
-	event_write(call->self, LORG_EVENT_RECEIVE, &event, sizeof event, pieces.at, pieces.count, 0);
+	write_pieces(call->self, LORG_EVENT_RECEIVE, &event, sizeof event, &pieces);
 }
 
 /* Descriptors that travel with a message. */
@@ -568,7 +627,7 @@ static void send_failed(struct hook_call *call, uint64_t object, const struct en
 		message.buffer = bytes;
 	}
 	struct pieces pieces;
-	gather(&pieces, &message);
+	gather(&pieces, call->self, &message);
 	struct lorg_event_SEND event = {
 		.entry = call->entry,
 		.object = object,
@@ -580,7 +639,7 @@ static void send_failed(struct hook_call *call, uint64_t object, const struct en
 		.error = call->error,
 		.message_length = pieces.kept,
 	};
-	event_write(call->self, LORG_EVENT_SEND_TO_NON_EXISTING, &event, sizeof event, pieces.at, pieces.count, 0);
+	write_pieces(call->self, LORG_EVENT_SEND_TO_NON_EXISTING, &event, sizeof event, &pieces);
 }
 
 static void send_leave(struct hook_call *call, int fd, intptr_t result)
@@ -750,12 +809,13 @@ static int write_common(struct hook_call *call, intptr_t result)
 	if (!is_common(call, end) || !event_open(call->self, &place, sizeof(struct lorg_event_SEND) + (uint32_t)kept))
 		return 0;
 	int sends = call->hook->role == ROLE_send;
-	uint64_t moved = distance(end, bytes);
+	struct place where =
+		sends ? sent_place(call, end, end->channel_out, bytes) : received_place(call, end, end->channel_in, bytes);
 	struct lorg_event_SEND *event = (void *)place.fields;
 	event->entry = call->entry;
 	event->object = (uint32_t)call->argument[0];
-	event->channel = sends ? end->channel_out : end->channel_in;
-	event->offset = sends ? channel_advance(end->channel_out, moved) : channel_advance_received(end->channel_in, moved);
+	event->channel = where.channel;
+	event->offset = where.offset;
 	event->bytes = bytes;
 	event->requested = call->argument[2];
 	event->hook = call->hook->shown_as;

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -107,6 +108,8 @@ static void close_range_enter(struct hook_call *call)
 		 flags = (unsigned)call->argument[2];
 	if (first > last || flags & ~(unsigned)CLOSE_RANGE_UNSHARE)
 		return;
+	if (flags && ports_shared()) /* the other threads keep theirs */
+		port_own_descriptors = 1;
 	port_closed_range(call->self, first, last, call->hook->shown_as);
 }
 
@@ -409,6 +412,12 @@ static void queue_leave(struct hook_call *call, intptr_t result)
 			    .reason = LORG_REASON_NORMAL, .hook = call->hook->shown_as, .driver = LORG_DRIVER_SYSV);
 }
 
+static void unshare_leave(int flags)
+{
+	if (flags & CLONE_FILES && ports_shared())
+		port_own_descriptors = 1;
+}
+
 static void succeeded(struct hook_call *call, int fd, intptr_t result)
 {
 	switch (call->hook->role) {
@@ -419,7 +428,12 @@ static void succeeded(struct hook_call *call, int fd, intptr_t result)
 	case ROLE_bind: bind_leave(call, fd); return;
 	case ROLE_duplicate: duplicate_leave(call, (int)result); return;
 	case ROLE_control: control_leave(call, fd, result); return;
-	case ROLE_none: queue_leave(call, result); return;
+	case ROLE_none:
+		if (call->hook->shown_as == HOOK_unshare)
+			unshare_leave((int)call->argument[0]);
+		else
+			queue_leave(call, result);
+		return;
 	default: return;
 	}
 }

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "preload/core/channel.h"
 #include "preload/hooks/port_kind.h"
 #include "preload/hooks/port_table.h"
 
@@ -163,6 +164,13 @@ void port_find_channels(struct port *port, int fd)
 	case LORG_DRIVER_TCP: find_tcp_channels(port, fd); return;
 	case LORG_DRIVER_UDP:
 	case LORG_DRIVER_UNIX_DGRAM: find_datagram_channels(port, fd); return;
+	case LORG_DRIVER_PIPE:
+	case LORG_DRIVER_FIFO:
+	case LORG_DRIVER_TTY:
+	case LORG_DRIVER_MQ: /* their place was given away */
+		port->pending = 0;
+		port_find_plain_channels(port);
+		return;
 	default:
 		port->channel_out = own_channel(port, DIRECTION_OUT);
 		port->channel_in = own_channel(port, DIRECTION_IN);

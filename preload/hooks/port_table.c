@@ -8,7 +8,9 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
+#include "preload/core/channel.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/port_kind.h"
 #include "preload/hooks/port_table.h"
@@ -29,15 +31,18 @@ static struct port *blocks[BLOCK_COUNT];
 /* Last number given to a set of duplicates. Atomic. */
 static uint32_t last_description;
 
+__thread uint32_t port_own_descriptors __attribute__((tls_model("initial-exec")));
+
 /* Copies for children that share memory and for numbers without an entry. */
 static __thread struct port copies[COPIES] __attribute__((tls_model("initial-exec")));
 static __thread uint32_t next_copy __attribute__((tls_model("initial-exec")));
 
-/* Which ports a child that shares memory has told; belongs to the child born at `birth`. Above: told at each use. */
+/* Which ports a thread whose table is not kept here has told; belongs to the one born at `birth`. Above: told at each use.
+ */
 static __thread struct {
 	uint64_t birth;
 	uint64_t told[BLOCK_PORTS / 64];
-} shared_child __attribute__((tls_model("initial-exec")));
+} foreign __attribute__((tls_model("initial-exec")));
 
 /* Queues that an image has told; direct-mapped. A lost race tells a queue twice. */
 static struct {
@@ -53,9 +58,20 @@ static int is_unsettled_child(void)
 	return !system_calls_allowed() || (uint32_t)raw_getpid() != program_own_pid();
 }
 
-static int shares_memory(const struct thread *self)
+/* True where the table here is not that of the calling thread: its parent's, or that of the other threads. */
+static int is_foreign(const struct thread *self)
 {
-	return self->vfork_child || (__builtin_expect(spawn_under_way.how != 0, 0) && is_unsettled_child());
+	return self->vfork_child || port_own_descriptors ||
+	       (__builtin_expect(spawn_under_way.how != 0, 0) && is_unsettled_child());
+}
+
+/* By the number of links of /proc/self/task: two, and one for each thread. */
+int ports_shared(void)
+{
+	struct stat status;
+	if (!system_calls_allowed() || raw_failed(raw_syscall3(SYS_stat, (long)"/proc/self/task", (long)&status, 0)))
+		return 1;
+	return status.st_nlink > 3;
 }
 
 static struct port *make_block(uint32_t index)
@@ -121,30 +137,30 @@ struct port *port_peek(int fd)
 /* ---- telling -------------------------------------------------------------- */
 
 /* The birth of a child that shares memory names it. */
-static int shared_child_told(const struct thread *self, int fd)
+static int foreign_told(const struct thread *self, int fd)
 {
-	return self->process && shared_child.birth == self->process->birth_tick && (unsigned)fd < BLOCK_PORTS &&
-	       shared_child.told[fd / 64] >> fd % 64 & 1;
+	return self->process && foreign.birth == self->process->birth_tick && (unsigned)fd < BLOCK_PORTS &&
+	       foreign.told[fd / 64] >> fd % 64 & 1;
 }
 
-static void shared_child_tells(const struct thread *self, int fd, int told)
+static void foreign_tells(const struct thread *self, int fd, int told)
 {
 	if (!self->process || (unsigned)fd >= BLOCK_PORTS)
 		return;
-	if (shared_child.birth != self->process->birth_tick) {
-		shared_child.birth = self->process->birth_tick;
-		__builtin_memset(shared_child.told, 0, sizeof shared_child.told);
+	if (foreign.birth != self->process->birth_tick) {
+		foreign.birth = self->process->birth_tick;
+		__builtin_memset(foreign.told, 0, sizeof foreign.told);
 	}
 	uint64_t bit = 1ull << fd % 64;
-	shared_child.told[fd / 64] = told ? shared_child.told[fd / 64] | bit : shared_child.told[fd / 64] & ~bit;
+	foreign.told[fd / 64] = told ? foreign.told[fd / 64] | bit : foreign.told[fd / 64] & ~bit;
 }
 
 /* True for the one who is to write the OPEN of this port. */
 static int claim_telling(struct thread *self, struct port *port, int fd)
 {
-	if (shares_memory(self)) {
-		int told = shared_child_told(self, fd);
-		shared_child_tells(self, fd, 1);
+	if (is_foreign(self)) {
+		int told = foreign_told(self, fd);
+		foreign_tells(self, fd, 1);
 		return !told;
 	}
 	uint32_t stamp = port_image_stamp();
@@ -203,8 +219,8 @@ static void tell_inherited(struct thread *self, struct port *port, int fd)
 
 static int is_told(const struct thread *self, const struct port *port, int fd)
 {
-	if (shares_memory(self))
-		return shared_child_told(self, fd);
+	if (is_foreign(self))
+		return foreign_told(self, fd);
 	return __atomic_load_n(&port->told_image, __ATOMIC_RELAXED) == port_image_stamp();
 }
 
@@ -216,7 +232,7 @@ static int wants_inherited(void)
 /* ---- looking up ----------------------------------------------------------- */
 
 /* In a child that shares memory the parent's entry tells the history of the number, and the kernel what it is now. */
-static struct port *look_in_shared_child(struct thread *self, int fd)
+static struct port *look_foreign(struct thread *self, int fd)
 {
 	struct port fresh;
 	struct port *slot = slot_of(fd, 0);
@@ -245,8 +261,8 @@ static struct port *look(int fd)
 struct port *port_find(struct thread *self, int fd)
 {
 	struct port *port = slot_of(fd, 0);
-	if (__builtin_expect(shares_memory(self), 0))
-		return look_in_shared_child(self, fd);
+	if (__builtin_expect(is_foreign(self), 0))
+		return look_foreign(self, fd);
 	if (__builtin_expect(!is_known(port), 0))
 		port = look(fd);
 	if (!port)
@@ -266,13 +282,13 @@ struct port *port_of_queue(struct thread *self, int fd)
 {
 	struct port fresh;
 	struct port *slot = slot_of(fd, 0);
-	if (is_known(slot) && slot->driver == LORG_DRIVER_MQ && !shares_memory(self))
+	if (is_known(slot) && slot->driver == LORG_DRIVER_MQ && !is_foreign(self))
 		return port_of(self, fd);
 	memset(&fresh, 0, sizeof fresh);
 	port_classify_queue(&fresh, fd);
 	if (!fresh.known || fresh.driver != LORG_DRIVER_MQ)
 		return 0;
-	if (!slot || shares_memory(self))
+	if (!slot || is_foreign(self))
 		return copy_of(&fresh);
 	publish(slot, &fresh);
 	return port_of(self, fd);
@@ -306,7 +322,7 @@ static void make_duplicate(struct thread *self, struct port *port, int from)
 		memset(port, 0, sizeof *port);
 		return;
 	}
-	if (!original->description && !shares_memory(self))
+	if (!original->description && !is_foreign(self))
 		original->description = __atomic_add_fetch(&last_description, 1, __ATOMIC_RELAXED);
 	*port = *original;
 	port->told_image = 0;
@@ -329,8 +345,8 @@ static void make_fresh(struct thread *self, struct port *port, int fd, const str
 /* Binds fd to `fresh` in the table. Returns the entry, or a copy where there is none of our own. */
 static struct port *bind_slot(struct thread *self, int fd, const struct port *fresh)
 {
-	struct port *slot = slot_of(fd, !shares_memory(self));
-	if (shares_memory(self) || !slot) {
+	struct port *slot = slot_of(fd, !is_foreign(self));
+	if (is_foreign(self) || !slot) {
 		struct port *copy = copy_of(fresh);
 		copy->generation = slot ? slot->generation + is_known(slot) : 0;
 		return copy;
@@ -349,8 +365,8 @@ void port_made(struct thread *self, uint8_t gate, int fd, const struct port_orig
 	make_fresh(self, &fresh, fd, origin);
 	if (!fresh.known)
 		return;
-	if (shares_memory(self))
-		shared_child_tells(self, fd, 0);
+	if (is_foreign(self))
+		foreign_tells(self, fd, 0);
 	struct port *port = bind_slot(self, fd, &fresh);
 	if (gate & LORG_GATE_PORT)
 		tell(self, port, fd, origin);
@@ -370,8 +386,8 @@ void port_pair_made(struct thread *self, uint8_t gate, const int pair[2], const 
 		struct port_origin end = *origin;
 		ports[i].access = is_pipe ? (i ? O_WRONLY : O_RDONLY) : O_RDWR;
 		end.flags |= ports[i].access;
-		if (shares_memory(self))
-			shared_child_tells(self, pair[i], 0);
+		if (is_foreign(self))
+			foreign_tells(self, pair[i], 0);
 		struct port *port = bind_slot(self, pair[i], &ports[i]);
 		if (gate & LORG_GATE_PORT)
 			tell(self, port, pair[i], &end);
@@ -397,22 +413,22 @@ static void write_closed(struct thread *self, const struct port *port, int fd, e
 		    .driver = port->driver);
 }
 
-static void closed_in_shared_child(struct thread *self, int fd, enum lorg_reason reason, int status, uint32_t hook)
+static void closed_foreign(struct thread *self, int fd, enum lorg_reason reason, int status, uint32_t hook)
 {
 	struct port fresh;
 	const struct port *slot = slot_of(fd, 0);
-	if (!self->vfork_child || !shared_child_told(self, fd) || port_classify(&fresh, fd) < 0)
+	if (!(self->vfork_child || port_own_descriptors) || !foreign_told(self, fd) || port_classify(&fresh, fd) < 0)
 		return;
 	if (slot)
 		fresh.generation = slot->generation;
-	shared_child_tells(self, fd, 0);
+	foreign_tells(self, fd, 0);
 	write_closed(self, &fresh, fd, reason, status, hook);
 }
 
 void port_closed(struct thread *self, int fd, enum lorg_reason reason, int status, uint32_t hook)
 {
-	if (shares_memory(self)) {
-		closed_in_shared_child(self, fd, reason, status, hook);
+	if (is_foreign(self)) {
+		closed_foreign(self, fd, reason, status, hook);
 		return;
 	}
 	struct port *slot = slot_of(fd, 0);
@@ -423,6 +439,9 @@ void port_closed(struct thread *self, int fd, enum lorg_reason reason, int statu
 	__atomic_store_n(&slot->known, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot->told_image, 0, __ATOMIC_RELAXED);
 	slot->generation = was.generation + 1;
+	channel_closed(was.channel_in);
+	if (was.channel_out != was.channel_in)
+		channel_closed(was.channel_out);
 	if (told)
 		write_closed(self, &was, fd, reason, status, hook);
 }
@@ -466,7 +485,7 @@ static void close_on_exec(struct thread *self, struct port *port, int fd, uint32
 
 void ports_exec(struct thread *self)
 {
-	if (!system_calls_allowed() || shares_memory(self) || !(the_arena.gate_mask & LORG_GATE_PORT))
+	if (!system_calls_allowed() || is_foreign(self) || !(the_arena.gate_mask & LORG_GATE_PORT))
 		return;
 	for_each_known(self, 0, UINT32_MAX, 0, close_on_exec);
 }
@@ -484,7 +503,7 @@ static void set_nonblocking_one(struct thread *self, struct port *port, int fd, 
 
 void port_set_nonblocking(struct thread *self, int fd, int on)
 {
-	struct port *port = shares_memory(self) ? 0 : port_peek(fd);
+	struct port *port = is_foreign(self) ? 0 : port_peek(fd);
 	if (!port)
 		return;
 	port->nonblocking = (uint8_t)(on != 0);
@@ -499,7 +518,7 @@ void queue_told(struct thread *self, int msqid, uint32_t hook, int always)
 	uint32_t stamp = port_image_stamp(), slot = (uint32_t)msqid % TOLD_QUEUES;
 	if (!always && told_queues[slot].queue == (uint32_t)msqid + 1 && told_queues[slot].image == stamp)
 		return;
-	if (!shares_memory(self)) {
+	if (!is_foreign(self)) {
 		told_queues[slot].queue = (uint32_t)msqid + 1;
 		told_queues[slot].image = stamp;
 	}

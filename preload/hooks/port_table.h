@@ -46,6 +46,12 @@ struct port_origin {
 enum { PORT_BLOCK = 1024 };
 extern HIDDEN struct port port_first_block[PORT_BLOCK];
 
+/* 1: this thread has a table of descriptors of its own, which is not the one kept here. */
+extern HIDDEN __thread uint32_t port_own_descriptors __attribute__((tls_model("initial-exec")));
+
+/* The calling thread is about to leave, or has left, the table that it shares with others. Returns 0: there are none. */
+HIDDEN int ports_shared(void);
+
 /* Tells images apart. */
 static inline uint32_t port_image_stamp(void)
 {
@@ -58,7 +64,7 @@ static inline uint32_t port_image_stamp(void)
 static inline struct port *port_find_quick(const struct thread *self, int fd)
 {
 	struct port *port = &port_first_block[(unsigned)fd % PORT_BLOCK];
-	if ((unsigned)fd >= PORT_BLOCK || (self->vfork_child | spawn_under_way.how))
+	if ((unsigned)fd >= PORT_BLOCK || (self->vfork_child | spawn_under_way.how | port_own_descriptors))
 		return 0;
 	/* Acquire: pairs with the release store in publish. */
 	if (!__atomic_load_n(&port->known, __ATOMIC_ACQUIRE) || port->pending || port->kind != PORT_KIND_PORT)

@@ -21,7 +21,7 @@ void running_out(struct hook_call *call, uint64_t object, int64_t timeout_ns)
 	uint64_t tick = 0;
 	if (call->gate & LORG_GATE_RUNNING)
 		tick = EVENT_WRITE_HOT(self, OUT, .object = object, .timeout_ns = timeout_ns, .caller = call->caller,
-				   .hook = call->hook->shown_as, .ending = is_ending(self));
+				       .hook = call->hook->shown_as, .ending = is_ending(self));
 	if (!tick)
 		tick = clock_now();
 	if (!call->entry)
@@ -37,5 +37,5 @@ void running_in(struct hook_call *call, uint64_t object, intptr_t result)
 	if (!(call->gate & LORG_GATE_RUNNING))
 		return;
 	EVENT_WRITE_HOT(self, IN, .since = call->out, .object = object, .result = result, .hook = call->hook->shown_as,
-		    .ending = is_ending(self), .error = call->error);
+			.ending = is_ending(self), .error = call->error);
 }

@@ -318,7 +318,8 @@ static int posix_spawn_by(uint32_t hook, uintptr_t caller, pid_t *pid, const cha
 	if (!self)
 		return real(pid, path, actions, attributes, argv, environment);
 	pid_t child = 0;
-	int result = real(&child, path, actions, attributes, argv, environment);
+	int in_path = hook == HOOK_posix_spawnp || hook == HOOK_posix_spawnp_2_2_5;
+	int result = real(&child, path, actions, attributes, argv, exec_environment(self, path, in_path, argv, environment));
 	int saved_errno = *hook_errno();
 	if (result == 0 && pid)
 		*pid = child;
@@ -350,6 +351,35 @@ int hook_posix_spawnp_2_2_5(pid_t *pid, const char *path, const posix_spawn_file
 			    const posix_spawnattr_t *attributes, char *const *argv, char *const *environment)
 {
 	return posix_spawn_by(HOOK_posix_spawnp_2_2_5, (uintptr_t)__builtin_return_address(0), pid, path, actions, attributes, argv,
+			      environment);
+}
+
+/* The same, but that the caller gets a descriptor of the child; its pid is known from the child alone. */
+static int pidfd_spawn_by(uint32_t hook, uintptr_t caller, int *pidfd, const char *path, const posix_spawn_file_actions_t *actions,
+			  const posix_spawnattr_t *attributes, char *const *argv, char *const *environment)
+{
+	hook_type_pidfd_spawn real = (hook_type_pidfd_spawn)hook_real(hook);
+	struct spawn_call call, outer;
+	struct thread *self = inside_begin(&call, &outer, hook, LORG_BIRTH_POSIX_SPAWN, caller, path);
+	int result = real(pidfd, path, actions, attributes, argv, environment);
+	int saved_errno = *hook_errno();
+	if (self)
+		inside_end(self, &call, &outer, 0, path, argv);
+	*hook_errno() = saved_errno;
+	return result;
+}
+
+int hook_pidfd_spawn(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+		     char *const *argv, char *const *environment)
+{
+	return pidfd_spawn_by(HOOK_pidfd_spawn, (uintptr_t)__builtin_return_address(0), pidfd, path, actions, attributes, argv,
+			      environment);
+}
+
+int hook_pidfd_spawnp(int *pidfd, const char *path, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+		      char *const *argv, char *const *environment)
+{
+	return pidfd_spawn_by(HOOK_pidfd_spawnp, (uintptr_t)__builtin_return_address(0), pidfd, path, actions, attributes, argv,
 			      environment);
 }
 

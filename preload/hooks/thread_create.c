@@ -197,6 +197,8 @@ static void write_thread(struct thread *self, const struct spawn_call *call, str
 	target.tid = __atomic_load_n(&slot->tid, __ATOMIC_RELAXED);
 	if (!target.tid)
 		target.tid = tid_in_block(handle);
+	if (!target.tid) /* it has ended meanwhile, and said so before */
+		target.tid = __atomic_load_n(&slot->tid, __ATOMIC_RELAXED);
 	spawn_write(self, call, &target);
 }
 

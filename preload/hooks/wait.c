@@ -61,14 +61,10 @@ static int64_t clock_sleep_timeout(const struct hook_call *call)
 static int64_t sleep_timeout(const struct hook_call *call)
 {
 	switch (call->hook->shown_as) {
-	case HOOK_sleep:
-		return (int64_t)(unsigned int)call->argument[0] * NS_PER_S;
-	case HOOK_usleep:
-		return (int64_t)(unsigned int)call->argument[0] * NS_PER_US;
-	case HOOK_clock_nanosleep:
-		return clock_sleep_timeout(call);
-	default:
-		return call_timeout(call);
+	case HOOK_sleep: return (int64_t)(unsigned int)call->argument[0] * NS_PER_S;
+	case HOOK_usleep: return (int64_t)(unsigned int)call->argument[0] * NS_PER_US;
+	case HOOK_clock_nanosleep: return clock_sleep_timeout(call);
+	default: return call_timeout(call);
 	}
 }
 
@@ -79,14 +75,10 @@ static int cannot_wait(const struct hook_call *call)
 	if (call->hook->blocking == BLOCKING_never)
 		return 1;
 	switch (call->hook->shown_as) {
-	case HOOK_flock:
-		return (call->argument[1] & (LOCK_NB | LOCK_UN)) != 0;
-	case HOOK_lockf:
-		return (int)call->argument[1] != F_LOCK;
-	case HOOK_lio_listio:
-		return (int)call->argument[0] != LIO_WAIT;
-	default:
-		return call->hook->role == ROLE_reap && flags >= 0 && (call->argument[flags] & WNOHANG);
+	case HOOK_flock: return (call->argument[1] & (LOCK_NB | LOCK_UN)) != 0;
+	case HOOK_lockf: return (int)call->argument[1] != F_LOCK;
+	case HOOK_lio_listio: return (int)call->argument[0] != LIO_WAIT;
+	default: return call->hook->role == ROLE_reap && flags >= 0 && (call->argument[flags] & WNOHANG);
 	}
 }
 

@@ -236,17 +236,14 @@ static int look_at(struct lookahead *result, int fd, const struct lookahead_call
 		result->reason = "not a regular file";
 		return 0;
 	}
-	if (elf_file_begin(&file, fd) < 4) {
-		result->reason = "of a format that is not known";
-		return 0;
-	}
-	if (file.head[0] == '#' && file.head[1] == '!') {
+	uint32_t length = elf_file_begin(&file, fd);
+	if (length >= 2 && file.head[0] == '#' && file.head[1] == '!') {
 		if (script_interpreter(&file, result->executed))
 			return 1;
 		result->reason = "a script whose first line names no interpreter";
 		return 0;
 	}
-	if (file.head[0] != 0x7f || file.head[1] != 'E' || file.head[2] != 'L' || file.head[3] != 'F') {
+	if (length < 4 || file.head[0] != 0x7f || file.head[1] != 'E' || file.head[2] != 'L' || file.head[3] != 'F') {
 		result->reason = "of a format that is not known";
 		return 0;
 	}

@@ -27,17 +27,16 @@ enum {
 	SLOT_ENTRY = 48, /* where in a slot the jump to the wrapper stands */
 };
 
-_Static_assert((int)RELOCATE_MAXIMUM <= (int)SLOT_ENTRY && (int) CODE_HOOKS * SLOT <= PAGE, "the slots fit");
+_Static_assert((int)RELOCATE_MAXIMUM <= (int)SLOT_ENTRY && (int) HOOK_INNER_COUNT * SLOT <= PAGE, "the slots fit");
 
-struct code_hook code_hooks[CODE_HOOKS];
-unsigned code_hook_count;
+struct code_hook code_hooks[HOOK_INNER_COUNT];
 
 /* libc's mapping: start and end of its loaded segments. */
 static uintptr_t libc_start, libc_end;
 
 static void refuse_all(const char *reason)
 {
-	for (unsigned i = 0; i < code_hook_count; i++)
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (!code_hooks[i].refused)
 			code_hooks[i].refused = reason;
 }
@@ -199,18 +198,18 @@ static void hooks_place(void)
 		refuse_all("there is no room near the C library's code");
 		return;
 	}
-	for (unsigned i = 0; i < code_hook_count; i++)
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (!code_hooks[i].refused)
 			stub_write(page, i, &code_hooks_wanted[i]);
 	if (!page_seal(page)) {
 		raw_munmap(page, PAGE);
-		for (unsigned i = 0; i < code_hook_count; i++)
+		for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 			code_hooks[i].original = 0;
 		refuse_all("no memory can be made executable");
 		return;
 	}
 	long memory = raw_openat("/proc/self/mem", O_RDWR | O_CLOEXEC);
-	for (unsigned i = 0; i < code_hook_count; i++) {
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++) {
 		struct code_hook *hook = &code_hooks[i];
 		if (!hook->refused)
 			text_change(hook, (int)memory);
@@ -226,8 +225,7 @@ static void hooks_place(void)
 void code_hooks_place(void)
 {
 	const struct link_map *libc = object_find("libc.so.6");
-	code_hook_count = code_hooks_wanted_count < CODE_HOOKS ? code_hooks_wanted_count : CODE_HOOKS;
-	for (unsigned i = 0; i < code_hook_count; i++)
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		hook_choose(&code_hooks[i], &code_hooks_wanted[i], libc);
 	if (!system_calls_allowed()) {
 		refuse_all("a seccomp filter may forbid it");
@@ -241,7 +239,7 @@ void code_hooks_place(void)
 
 void *code_hook_original(void *function)
 {
-	for (unsigned i = 0; i < code_hook_count; i++)
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (code_hooks[i].target == function && code_hooks[i].original)
 			return code_hooks[i].original;
 	return function;
@@ -249,7 +247,7 @@ void *code_hook_original(void *function)
 
 int code_hook_placed(uint32_t id)
 {
-	for (unsigned i = 0; i < code_hook_count; i++)
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (code_hooks[i].id == id)
 			return code_hooks[i].original != 0;
 	return 0;

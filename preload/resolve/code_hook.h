@@ -20,6 +20,7 @@
 
 #include <stdint.h>
 
+#include "hook_ids.h"
 #include "preload/core/memory.h"
 
 /* A row with an inner entry point; generated. */
@@ -28,9 +29,6 @@ struct code_hook_wanted {
 	void *wrapper; /* its wrapper, of whatever type */
 };
 extern HIDDEN const struct code_hook_wanted code_hooks_wanted[];
-extern HIDDEN const unsigned code_hooks_wanted_count;
-
-enum { CODE_HOOKS = 32 }; /* at most */
 
 struct code_hook {
 	uint32_t id;
@@ -42,8 +40,7 @@ struct code_hook {
 };
 
 /* What was tried. Written by code_hooks_place(), read-only afterwards. */
-extern HIDDEN struct code_hook code_hooks[CODE_HOOKS];
-extern HIDDEN unsigned code_hook_count;
+extern HIDDEN struct code_hook code_hooks[HOOK_INNER_COUNT];
 
 /* Constructor only, after hooks_resolve(). */
 HIDDEN void code_hooks_place(void);

@@ -62,7 +62,7 @@ def mutate(directory, generator):
     elif kind == "empty":
         data = bytearray()
     elif kind == "twice":
-        data += data
+        data = data + data
     elif len(data) >= 8:
         for _ in range(generator.choice((1, 3, 20))):
             at = generator.randrange(len(data) - 7)

@@ -56,6 +56,8 @@ def fixture(name):
 def scratch(name):
     """A fresh path below this run's own folder."""
     path = os.path.join(SCRATCH, name)
+    if os.path.isfile(path):
+        os.unlink(path)
     shutil.rmtree(path, ignore_errors=True)
     return path
 

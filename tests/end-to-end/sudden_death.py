@@ -14,7 +14,7 @@ import struct
 import subprocess
 import time
 
-from lorgtest import LORG, check, finish, fixture, lorg, scratch
+from lorgtest import LORG, check, descendants, finish, fixture, lorg, scratch
 
 KILLS = int(os.environ.get("LORG_TEST_KILLS", 40))
 THREADS = 3
@@ -34,7 +34,7 @@ def once(number, generator):
     if pid is None:
         process.kill()
         return "the program did not start: %s" % process.communicate()[1][-300:]
-    time.sleep(generator.uniform(0, 0.25))
+    time.sleep(generator.uniform(0, 0.12))
     os.kill(pid, signal.SIGKILL)
     try:
         _, error = process.communicate(timeout=30)
@@ -47,15 +47,8 @@ def once(number, generator):
 
 
 def first_program(parent):
-    """The pid of the traced program: the child of lorg run that has become it."""
-    try:
-        with open("/proc/%d/task/%d/children" % (parent, parent)) as children:
-            for child in children.read().split():
-                if os.path.basename(os.readlink("/proc/%s/exe" % child)) == "committed":
-                    return int(child)
-    except OSError:
-        pass
-    return None
+    """The pid of the traced program: the one below lorg run that has become it."""
+    return next((pid for pid, name in descendants(parent) if name == "committed"), None)
 
 
 def compare(directory, progress):

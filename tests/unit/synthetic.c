@@ -55,6 +55,7 @@ void synthetic_end(struct synthetic *stream, int checksum)
 	if (!stream->open)
 		return;
 	stream->open = 0;
+	stream->builder.head->sequence = stream->sequence++;
 	stream->builder.head->last = checksum ? packet_checksum(stream->packet, stream->builder.length) : 0;
 	stream->bytes = realloc(stream->bytes, stream->length + stream->builder.length);
 	ck_assert_ptr_nonnull(stream->bytes);
@@ -67,6 +68,7 @@ void synthetic_free(struct synthetic *stream)
 	free(stream->bytes);
 	stream->bytes = NULL;
 	stream->length = 0;
+	stream->sequence = 0;
 }
 
 void synthetic_clock(struct synthetic *stream)

@@ -20,6 +20,7 @@ struct synthetic {
 	struct packet_builder builder;
 	int open;
 	uint64_t last; /* tick of the event before */
+	uint64_t sequence;
 	uint8_t *bytes;
 	size_t length;
 };

@@ -319,6 +319,28 @@ START_TEST(a_file_cut_anywhere_is_read_up_to_there)
 }
 END_TEST
 
+START_TEST(packets_twice_or_taken_out_are_told)
+{
+	static struct synthetic stream;
+	uint8_t copy[4096];
+	three_packets(&stream, 1);
+	size_t packet = LORG_PACKET_HEAD + 80;
+	ck_assert_uint_le(2 * stream.length, sizeof copy);
+	memcpy(copy, stream.bytes, stream.length);
+	memcpy(copy + stream.length, stream.bytes, stream.length);
+	struct trace *trace = open_bytes(copy, 2 * stream.length);
+	ck_assert_uint_eq(trace->event_count, 30);
+	ck_assert_uint_eq(damages(trace), 3);
+	trace_close(trace);
+	memcpy(copy + packet, stream.bytes + 2 * packet, packet);
+	trace = open_bytes(copy, 2 * packet);
+	ck_assert_uint_eq(trace->event_count, 20);
+	ck_assert_uint_eq(damages(trace), 1);
+	trace_close(trace);
+	synthetic_free(&stream);
+}
+END_TEST
+
 START_TEST(lengths_too_large_are_not_followed)
 {
 	static struct synthetic stream;
@@ -440,7 +462,7 @@ START_TEST(packets_of_another_trace_are_not_mixed_in)
 	struct trace *trace = trace_open(directory, why, sizeof why);
 	ck_assert_msg(trace != NULL, "%s", why);
 	ck_assert_uint_eq(trace->event_count, 1);
-	ck_assert_uint_eq(damages(trace), 1);
+	ck_assert_uint_eq(damages(trace), 2); /* and there is no clock */
 	ck_assert_ptr_nonnull(strstr(trace->gaps[0].what, "stream-3"));
 	trace_close(trace);
 	synthetic_free(&stream);
@@ -677,6 +699,7 @@ Suite *unit_suite(void)
 		times_are_those_of_the_clock,
 		a_flipped_bit_costs_its_packet_and_is_told,
 		a_file_cut_anywhere_is_read_up_to_there,
+		packets_twice_or_taken_out_are_told,
 		lengths_too_large_are_not_followed,
 		an_event_that_cannot_be_ends_its_packet,
 		losses_are_what_the_totals_grow_by,
