@@ -182,6 +182,13 @@ HIDDEN void hooks_forget_late(void);
  */
 extern HIDDEN uint8_t hook_deferred[HOOK_COUNT];
 
+/*
+ * Where a code hook is placed and another library defines the name before libc (a user's preload, jemalloc's
+ * pthread_create): that definition. The exported name calls it untraced; what of it reaches libc is traced there.
+ * Written once, by the constructor.
+ */
+extern HIDDEN void *hook_passed_on[HOOK_COUNT];
+
 static inline __attribute__((always_inline)) void *hook_real(uint32_t id)
 {
 	void *function = __atomic_load_n(&hook_real_functions[id], __ATOMIC_RELAXED);
@@ -228,6 +235,12 @@ static inline uint8_t hook_gate(uint32_t id)
 	if (__builtin_expect(gates == 0, 0))
 		return 0;
 	return __atomic_load_n(&gates[id], __ATOMIC_RELAXED);
+}
+
+/* mask: LORG_MASK_SEND or LORG_MASK_RECEIVE: whether that half of the messages is asked for. */
+static inline int session_wants(uint32_t mask)
+{
+	return (the_arena.gate_mask & mask) != 0;
 }
 
 /* What a family needs before the real call. Returns 0: forward only. */

@@ -235,10 +235,10 @@ def make_ids(rows):
                                                              'enum { HOOK_INNER_COUNT = %d };' % sum(bool(r.inner) for r in rows), '']
     out += ['/* The type of each real function, for REAL(name). */']
     out += ['typedef %s;' % r.declare('(*hook_type_%s)' % r.id) for r in rows]
-    out += ['', '/*', ' * The wrappers. One with symbol versions is reached through a stub in hook_wrappers.c; every other bears the',
-            ' * exported name itself.', ' */']
+    out += ['', '/*', ' * The wrappers. One with symbol versions or an inner entry point is reached through a stub in hook_wrappers.c; every',
+            ' * other bears the exported name itself.', ' */']
     for r in rows:
-        if r.version or not r.exported():
+        if r.version or r.inner or not r.exported():
             out.append('__attribute__((visibility("hidden"))) %s;' % r.declare(r.symbol()))
         else:
             out.append('__attribute__((visibility("default"))) %s __asm__("%s");' % (r.declare(r.symbol()), r.name))
@@ -345,10 +345,25 @@ def make_versioned(r):
                       '__asm__(".symver %s, %s%s%s");' % (stub, r.name, sign, r.version), ''])
 
 
+def make_passing(r):
+    """The exported name of a row with an inner entry point: where another library stands before libc, that one is called."""
+    names = ', '.join(p.name for p in r.parameters)
+    stub = 'hook_export_%s' % r.id
+    give = '' if r.result == 'void' else 'return '
+    return '\n'.join(['__attribute__((visibility("default"))) %s __asm__("%s");' % (r.declare(stub), r.name),
+                      r.declare(stub), '{',
+                      '\thook_type_%s next = (hook_type_%s)__atomic_load_n(&hook_passed_on[HOOK_%s], __ATOMIC_RELAXED);' %
+                      (r.id, r.id, r.id),
+                      '\tif (__builtin_expect(next != 0, 0)) {', '\t\t%snext(%s);' % (give, names)] +
+                     (['\t\treturn;'] if r.result == 'void' else []) +
+                     ['\t}', '\t%s%s(%s);' % (give, r.symbol(), names), '}', ''])
+
+
 def make_wrappers(rows):
     out = [NOTICE % 'The wrappers that need no code of their own.', '#include "preload/hook.h"', '']
     out += [make_wrapper(r) for r in rows if not r.own()]
     out += [make_versioned(r) for r in rows if r.version]
+    out += [make_passing(r) for r in rows if r.inner and r.exported() and not r.version]
     return '\n'.join(out)
 
 

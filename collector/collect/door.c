@@ -173,7 +173,7 @@ static void listen_to(struct door *door, struct guest *guest, uint64_t now_ns)
 {
 	ssize_t n = recv(guest->connection, guest->said + guest->length, TOKEN_SIZE - guest->length, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (now_ns - guest->since_ns > PATIENCE_NS)
+		if (now_ns > guest->since_ns + PATIENCE_NS)
 			send_away(guest);
 		return;
 	}

@@ -43,12 +43,13 @@ static const struct kind {
 	  LORG_EVENT_REGISTER, LORG_EVENT_UNREGISTER, LORG_EVENT_LINK, LORG_EVENT_UNLINK, LORG_EVENT_GETTING_LINKED,
 	  LORG_EVENT_GETTING_UNLINKED}},
 	{"ports",
-	 {LORG_EVENT_OPEN, LORG_EVENT_CLOSED, LORG_EVENT_CONNECTED, LORG_EVENT_PASSED, LORG_EVENT_REGISTER, LORG_EVENT_UNREGISTER}},
+	 {LORG_EVENT_OPEN, LORG_EVENT_CLOSED, LORG_EVENT_CONNECTED, LORG_EVENT_PASSED, LORG_EVENT_REGISTER,
+	  LORG_EVENT_UNREGISTER}},
 	{"send", {LORG_EVENT_SEND, LORG_EVENT_SEND_TO_NON_EXISTING, LORG_EVENT_SIGNAL_SENT}},
 	{"receive", {LORG_EVENT_RECEIVE, LORG_EVENT_TIMEOUT, LORG_EVENT_SIGNAL_RECEIVED}},
 	{"running",
-	 {LORG_EVENT_IN, LORG_EVENT_OUT, LORG_EVENT_OUT_EXITED, LORG_EVENT_PORT_IN, LORG_EVENT_PORT_OUT, LORG_EVENT_OPEN_CALL,
-	  LORG_EVENT_ACQUIRED, LORG_EVENT_RELEASED, LORG_EVENT_WOKE}},
+	 {LORG_EVENT_IN, LORG_EVENT_OUT, LORG_EVENT_OUT_EXITED, LORG_EVENT_PORT_IN, LORG_EVENT_PORT_OUT,
+	  LORG_EVENT_OPEN_CALL, LORG_EVENT_ACQUIRED, LORG_EVENT_RELEASED, LORG_EVENT_WOKE}},
 	{"calls",
 	 {LORG_EVENT_ENTER, LORG_EVENT_EXIT_FUNCTION, LORG_EVENT_ENTER_LINE, LORG_EVENT_EXIT_LINE, LORG_EVENT_CATCH_LINE,
 	  LORG_EVENT_CALL_ENTRY, LORG_EVENT_RETURN, LORG_EVENT_CALL, LORG_EVENT_RETURN_FROM, LORG_EVENT_RETURN_TO,
@@ -73,7 +74,8 @@ static int set_kind(struct options *options, const char *name, unsigned char sho
 {
 	int found = 0;
 	for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-		for (size_t i = 0; strcmp(kinds[k].name, name) == 0 && i < sizeof kinds[k].events && kinds[k].events[i]; i++) {
+		for (size_t i = 0; strcmp(kinds[k].name, name) == 0 && i < sizeof kinds[k].events && kinds[k].events[i];
+		     i++) {
 			options->shown[kinds[k].events[i]] = shown;
 			found = 1;
 		}
@@ -106,8 +108,9 @@ static void parse_kinds(struct options *options, char *list)
 			memset(options->shown, !without, sizeof options->shown);
 			options->everything = !without;
 		} else if (!set_kind(options, name, !without)) {
-			lorg_error(name, "no such kind of event",
-				   "use procs, ports, send, receive, running, calls, allocations, counts, all, or an event's name");
+			lorg_error(
+				name, "no such kind of event",
+				"use procs, ports, send, receive, running, calls, allocations, counts, all, or an event's name");
 			exit(EXIT_STATUS_USAGE);
 		}
 	}
@@ -180,10 +183,11 @@ static const struct argp_option log_options[] = {
 };
 
 static const char log_arguments[] = "[DIR]";
-static const char log_text[] = "Shows what happened in a recording (lorg.trace), event by event, all threads in the order of time."
-			       "\vdoc/FORMATS.md tells what each line holds.\n\n"
-			       "  lorg log --kind spawn,exec,exit        who started whom, and how it ended\n"
-			       "  lorg log --thread 4211.4213 --from 20ms --to 25ms\n";
+static const char log_text[] =
+	"Shows what happened in a recording (lorg.trace), event by event, all threads in the order of time."
+	"\vdoc/FORMATS.md tells what each line holds.\n\n"
+	"  lorg log --kind spawn,exec,exit        who started whom, and how it ended\n"
+	"  lorg log --thread 4211.4213 --from 20ms --to 25ms\n";
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
@@ -196,13 +200,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		}
 		options->format = *argument == 't' ? LOG_TEXT : *argument == 'j' ? LOG_JSON : LOG_ERLANG;
 		return 0;
-	case 'k':
-		parse_kinds(options, argument);
-		return 0;
+	case 'k': parse_kinds(options, argument); return 0;
 	case 't':
-	case KEY_PROCESS:
-		parse_thread(options, argument);
-		return 0;
+	case KEY_PROCESS: parse_thread(options, argument); return 0;
 	case KEY_PROGRAM:
 		if (options->program_count == PROGRAMS_MAXIMUM) {
 			lorg_error(argument, "too many programs", "give at most 64");
@@ -210,18 +210,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		}
 		options->programs[options->program_count++] = argument;
 		return 0;
-	case KEY_FROM:
-		options->from = parse_time(argument);
-		return 0;
-	case KEY_TO:
-		options->to = parse_time(argument);
-		return 0;
-	case KEY_TIMESTAMPS:
-		options->timestamps = 1;
-		return 0;
-	case KEY_NO_PAGER:
-		options->no_pager = 1;
-		return 0;
+	case KEY_FROM: options->from = parse_time(argument); return 0;
+	case KEY_TO: options->to = parse_time(argument); return 0;
+	case KEY_TIMESTAMPS: options->timestamps = 1; return 0;
+	case KEY_NO_PAGER: options->no_pager = 1; return 0;
 	case ARGP_KEY_ARG:
 		if (options->directory) {
 			lorg_error(argument, "one directory is enough", "see lorg log --help");
@@ -229,8 +221,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		}
 		options->directory = argument;
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 
@@ -257,7 +248,8 @@ static int process_is_shown(const struct options *options, const struct trace_pr
 {
 	unsigned i;
 	for (i = 0; i < options->thread_count; i++)
-		if (options->threads[i].pid == process->pid && (!options->threads[i].has_tid || options->threads[i].tid == process->tid))
+		if (options->threads[i].pid == process->pid &&
+		    (!options->threads[i].has_tid || options->threads[i].tid == process->tid))
 			break;
 	if (options->thread_count && i == options->thread_count)
 		return 0;

@@ -14,7 +14,8 @@
 /* Files are mapped: one that becomes shorter meanwhile ends in this signal. */
 static void on_bus_error(int number)
 {
-	static const char text[] = "lorg: the trace became shorter while it was read: wait until its recording has ended and try again\n";
+	static const char text[] =
+		"lorg: the trace became shorter while it was read: wait until its recording has ended and try again\n";
 	(void)number;
 	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
 		_exit(EXIT_STATUS_FAILURE);

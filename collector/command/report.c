@@ -39,9 +39,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		}
 		options->json = strcmp(argument, "json") == 0;
 		return 0;
-	case KEY_NO_PAGER:
-		options->no_pager = 1;
-		return 0;
+	case KEY_NO_PAGER: options->no_pager = 1; return 0;
 	case ARGP_KEY_ARG:
 		if (options->directory) {
 			lorg_error(argument, "one directory is enough", "see lorg report --help");
@@ -49,8 +47,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 		}
 		options->directory = argument;
 		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
+	default: return ARGP_ERR_UNKNOWN;
 	}
 }
 

@@ -27,9 +27,10 @@
 /* ---- options ----------------------------------------------------------- */
 
 enum {
-	DEFAULT_KINDS = LORG_GATE_MESSAGE | LORG_GATE_PORT | LORG_GATE_PROCESS | LORG_GATE_RUNNING | LORG_GATE_CALL | LORG_GATE_COUNT,
-	EVERY_KIND = 0xff,
-	MESSAGE_KINDS = LORG_GATE_MESSAGE,
+	SEND_KINDS = LORG_GATE_MESSAGE | LORG_MASK_SEND,
+	RECEIVE_KINDS = LORG_GATE_MESSAGE | LORG_MASK_RECEIVE,
+	DEFAULT_KINDS = SEND_KINDS | RECEIVE_KINDS | LORG_GATE_PORT | LORG_GATE_PROCESS | LORG_GATE_RUNNING | LORG_GATE_CALL | LORG_GATE_COUNT,
+	EVERY_KIND = 0x3ff,
 	DEFAULT_BLOCK_LIMIT_MS = 2000,
 };
 
@@ -72,8 +73,8 @@ static const struct kind_name {
 	const char *name;
 	uint32_t mask;
 } kind_names[] = {
-	{"procs", LORG_GATE_PROCESS},	      {"ports", LORG_GATE_PORT},     {"send", MESSAGE_KINDS},
-	{"receive", MESSAGE_KINDS},	      {"running", LORG_GATE_RUNNING}, {"calls", LORG_GATE_CALL},
+	{"procs", LORG_GATE_PROCESS},	      {"ports", LORG_GATE_PORT},     {"send", SEND_KINDS},
+	{"receive", RECEIVE_KINDS},	      {"running", LORG_GATE_RUNNING}, {"calls", LORG_GATE_CALL},
 	{"allocations", LORG_GATE_ALLOCATION}, {"counts", LORG_GATE_COUNT},   {"uncontended", LORG_GATE_ALL},
 	{"all", EVERY_KIND},
 };
@@ -109,7 +110,8 @@ static int parse_kinds(const char *list, uint32_t *mask)
 		if (!*at)
 			break;
 	}
-	*mask = kinds;
+	/* One gate for both halves: it is open while one of them is asked for. */
+	*mask = kinds & (LORG_MASK_SEND | LORG_MASK_RECEIVE) ? kinds | LORG_GATE_MESSAGE : kinds & ~(uint32_t)LORG_GATE_MESSAGE;
 	return 0;
 }
 

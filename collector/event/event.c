@@ -4,50 +4,48 @@
 
 #include <string.h>
 
-#define FIELD(name, kind) {#name, kind, (uint16_t)__builtin_offsetof(this_event, name)},
-#define FIELD_OF_U64(name) FIELD(name, FIELD_U64)
-#define FIELD_OF_U32(name) FIELD(name, FIELD_U32)
-#define FIELD_OF_I64(name) FIELD(name, FIELD_I64)
-#define FIELD_OF_I32(name) FIELD(name, FIELD_I32)
-#define FIELD_OF_TEXT(name) {#name, FIELD_TEXT, (uint16_t)__builtin_offsetof(this_event, name##_length)},
-#define FIELD_OF_BLOB(name) {#name, FIELD_BLOB, (uint16_t)__builtin_offsetof(this_event, name##_length)},
+#define FIELD(name, kind)   {#name, kind, (uint16_t) __builtin_offsetof(this_event, name)},
+#define FIELD_OF_U64(name)  FIELD(name, FIELD_U64)
+#define FIELD_OF_U32(name)  FIELD(name, FIELD_U32)
+#define FIELD_OF_I64(name)  FIELD(name, FIELD_I64)
+#define FIELD_OF_I32(name)  FIELD(name, FIELD_I32)
+#define FIELD_OF_TEXT(name) {#name, FIELD_TEXT, (uint16_t) __builtin_offsetof(this_event, name##_length)},
+#define FIELD_OF_BLOB(name) {#name, FIELD_BLOB, (uint16_t) __builtin_offsetof(this_event, name##_length)},
 
-#define COUNT_ONE(name) +1
-#define IS_ENTRY(name) +(__builtin_strcmp(#name, "entry") == 0)
+#define COUNT_ONE(name)    +1
+#define IS_ENTRY(name)     +(__builtin_strcmp(#name, "entry") == 0)
 #define IS_NOT_ENTRY(name) +0
 
 /* One function an event: its description, where the table's field macros can name the event's structure. */
-#define DESCRIBE(number, NAME, shown)                                                                                    \
-	static inline const struct event_description *describe_##NAME(void)                                              \
-	{                                                                                                                \
-		typedef struct lorg_event_##NAME this_event;                                                             \
-		static const struct event_description description = {                                                    \
-			.id = number,                                                                                    \
-			.size = sizeof(this_event),                                                                      \
-			.name = shown,                                                                                   \
-			.tells_entry = 0 LORG_FIELDS_##NAME(IS_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY,          \
-							    IS_NOT_ENTRY, IS_NOT_ENTRY),                                 \
-			.field_count = 0 LORG_FIELDS_##NAME(COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE,       \
-							    COUNT_ONE),                                                  \
-			.field = {LORG_FIELDS_##NAME(FIELD_OF_U64, FIELD_OF_U32, FIELD_OF_I64, FIELD_OF_I32,             \
-						     FIELD_OF_TEXT, FIELD_OF_BLOB)},                                     \
-		};                                                                                                       \
-		_Static_assert((0 LORG_FIELDS_##NAME(COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE,              \
-						     COUNT_ONE)) <= EVENT_FIELDS_MAXIMUM,                                \
-			       "too many fields: " shown);                                                               \
-		return &description;                                                                                     \
+#define DESCRIBE(number, NAME, shown)                                                                                       \
+	static inline const struct event_description *describe_##NAME(void)                                                 \
+	{                                                                                                                   \
+		typedef struct lorg_event_##NAME this_event;                                                                \
+		static const struct event_description description = {                                                       \
+			.id = number,                                                                                       \
+			.size = sizeof(this_event),                                                                         \
+			.name = shown,                                                                                      \
+			.tells_entry = 0 LORG_FIELDS_##NAME(IS_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY,             \
+							    IS_NOT_ENTRY, IS_NOT_ENTRY),                                    \
+			.field_count =                                                                                      \
+				0 LORG_FIELDS_##NAME(COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE),     \
+			.field = {LORG_FIELDS_##NAME(FIELD_OF_U64, FIELD_OF_U32, FIELD_OF_I64, FIELD_OF_I32, FIELD_OF_TEXT, \
+						     FIELD_OF_BLOB)},                                                       \
+		};                                                                                                          \
+		_Static_assert((0 LORG_FIELDS_##NAME(COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE)) <=  \
+				       EVENT_FIELDS_MAXIMUM,                                                                \
+			       "too many fields: " shown);                                                                  \
+		return &description;                                                                                        \
 	}
 LORG_EVENTS(DESCRIBE)
 
 const struct event_description *event_description(uint32_t id)
 {
 	switch (id) {
-#define DESCRIBE_CASE(number, NAME, shown) \
-	case number:                       \
-		return describe_##NAME();
+#define DESCRIBE_CASE(number, NAME, shown)                                                                                  \
+	case number: return describe_##NAME();
 		LORG_EVENTS(DESCRIBE_CASE)
-	default:
-		return NULL;
+	default: return NULL;
 	}
 }
 
@@ -55,10 +53,9 @@ const struct event_description *event_description(uint32_t id)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverride-init"
 static const uint16_t compact_size[LORG_EVENT_COMPACT_LAST + 2] = {
-#define COMPACT_SIZE(number, NAME, shown) \
+#define COMPACT_SIZE(number, NAME, shown)                                                                                   \
 	[number <= LORG_EVENT_COMPACT_LAST ? number : LORG_EVENT_COMPACT_LAST + 1] = sizeof(struct lorg_event_##NAME),
-	LORG_EVENTS(COMPACT_SIZE)
-};
+	LORG_EVENTS(COMPACT_SIZE)};
 #pragma GCC diagnostic pop
 
 static inline uint32_t load32(const uint8_t *at)
@@ -165,14 +162,11 @@ uint64_t event_number(const struct event_view *view, unsigned field)
 	const uint8_t *at = view->fields + description->offset;
 	switch (description->kind) {
 	case FIELD_U64:
-	case FIELD_I64:
-		return load64(at);
-	case FIELD_I32:
-		return (uint64_t)(int64_t)(int32_t)load32(at);
+	case FIELD_I64: return load64(at);
+	case FIELD_I32: return (uint64_t)(int64_t)(int32_t)load32(at);
 	case FIELD_U32:
 	case FIELD_TEXT: /* their length */
-	case FIELD_BLOB:
-		break;
+	case FIELD_BLOB: break;
 	}
 	return load32(at);
 }

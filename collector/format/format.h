@@ -19,8 +19,8 @@ struct formatter {
 	struct json *json;     /* for format_json */
 	struct causes *causes; /* JSON: NULL leaves "cause" out */
 	uint64_t start_ns;     /* text: times are shown since then */
-	int colour;	       /* text */
-	int timestamps;	       /* erlang: trace_ts with {Ns, Int} */
+	int colour;            /* text */
+	int timestamps;        /* erlang: trace_ts with {Ns, Int} */
 	int bookkeeping;       /* also events about the recording itself */
 };
 
@@ -29,8 +29,8 @@ typedef void format_function(struct formatter *formatter, const struct trace_eve
 format_function format_text, format_json, format_erlang;
 
 /* Events lost, of `process` (NULL: of nobody in particular) at that time. */
-typedef void format_lost_function(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc,
-				  uint64_t count, const char *why);
+typedef void format_lost_function(struct formatter *formatter, const struct trace_process *process, uint64_t time,
+				  uint64_t hlc, uint64_t count, const char *why);
 format_lost_function format_text_lost, format_json_lost, format_erlang_lost;
 
 /* Something that the trace does not have; at its end. */
@@ -42,6 +42,9 @@ void format_skip(struct formatter *formatter, const struct trace_event *event);
 
 /* "coverage: traced ...; not traced: ...; lost ..." with a newline; the last line of what people read. */
 void format_coverage(struct output *output, const struct trace *trace);
+
+/* Names of kinds of events that the recording asked for and none came of; at most `size`. Returns how many. */
+unsigned never_seen(const struct trace *trace, const char **names, unsigned size);
 
 /* Name of a session slot, or its number; buffer of 16 bytes. */
 struct trace_text session_name(const struct trace *trace, uint32_t slot, char buffer[16]);

@@ -18,9 +18,10 @@ static struct trace_text text_field(const struct event_view *view, const char *f
 
 static int is_reserved(const char *word, size_t length)
 {
-	static const char *const words[] = {"after",   "and",	"andalso", "band", "begin", "bnot", "bor",     "bsl", "bsr", "bxor",
-					    "case",    "catch", "cond",	   "div",  "end",   "fun",  "if",      "let", "maybe", "not",
-					    "of",      "or",	"orelse",  "receive", "rem",  "try",  "when",    "xor"};
+	static const char *const words[] = {"after", "and",    "andalso", "band", "begin", "bnot", "bor",
+					    "bsl",   "bsr",    "bxor",    "case", "catch", "cond", "div",
+					    "end",   "fun",    "if",      "let",  "maybe", "not",  "of",
+					    "or",    "orelse", "receive", "rem",  "try",   "when", "xor"};
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		if (strlen(words[i]) == length && memcmp(words[i], word, length) == 0)
 			return 1;
@@ -31,17 +32,10 @@ static int is_reserved(const char *word, size_t length)
 static void escaped_byte(struct output *output, uint8_t byte, char quote)
 {
 	switch (byte) {
-	case '\n':
-		output_text(output, "\\n");
-		return;
-	case '\r':
-		output_text(output, "\\r");
-		return;
-	case '\t':
-		output_text(output, "\\t");
-		return;
-	default:
-		break;
+	case '\n': output_text(output, "\\n"); return;
+	case '\r': output_text(output, "\\r"); return;
+	case '\t': output_text(output, "\\t"); return;
+	default: break;
 	}
 	if (byte < 0x20 || byte >= 0x7f) {
 		output_printf(output, "\\x{%x}", byte);
@@ -124,12 +118,8 @@ static void reason_term(struct output *output, uint32_t reason, int32_t status)
 {
 	char buffer[24];
 	switch (reason) {
-	case LORG_REASON_NORMAL:
-		output_text(output, "normal");
-		break;
-	case LORG_REASON_STATUS:
-		output_signed(output, status);
-		break;
+	case LORG_REASON_NORMAL: output_text(output, "normal"); break;
+	case LORG_REASON_STATUS: output_signed(output, status); break;
 	case LORG_REASON_SIGNAL:
 		names_signal((uint32_t)status, buffer);
 		for (char *at = buffer; *at; at++)
@@ -138,15 +128,9 @@ static void reason_term(struct output *output, uint32_t reason, int32_t status)
 		atom(output, buffer);
 		output_byte(output, '}');
 		break;
-	case LORG_REASON_KILLED:
-		output_text(output, "killed");
-		break;
-	case LORG_REASON_EXEC:
-		output_text(output, "exec");
-		break;
-	default:
-		output_text(output, "unknown");
-		break;
+	case LORG_REASON_KILLED: output_text(output, "killed"); break;
+	case LORG_REASON_EXEC: output_text(output, "exec"); break;
+	default: output_text(output, "unknown"); break;
 	}
 }
 
@@ -195,8 +179,8 @@ static struct output *begin_process(struct formatter *formatter, const struct tr
 	return output;
 }
 
-static struct output *begin_port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation,
-				 const char *tag)
+static struct output *begin_port(struct formatter *formatter, const struct trace_event *event, uint64_t object,
+				 uint32_t generation, const char *tag)
 {
 	struct output *output = begin(formatter);
 	port_term(output, event, object, generation);
@@ -249,7 +233,8 @@ static void source_end(struct output *output, const struct place *where, int lin
 		output_text(output, ",undefined}");
 }
 
-static void function_tuple(struct formatter *formatter, const struct trace_event *event, const struct place *where, uint32_t line)
+static void function_tuple(struct formatter *formatter, const struct trace_event *event, const struct place *where,
+			   uint32_t line)
 {
 	struct output *output = begin_process(formatter, event->process, event_tag(&event->view));
 	output_byte(output, ',');
@@ -270,12 +255,13 @@ static void call_tuple(struct formatter *formatter, const struct trace_event *ev
 		output_text(output, ",'_'}");
 }
 
-static void spawn_mfa(struct formatter *formatter, const struct trace_event *event, uint32_t how, uint64_t routine, uint64_t argument,
-		      uint64_t caller, struct trace_text file, struct trace_text argv)
+static void spawn_mfa(struct formatter *formatter, const struct trace_event *event, uint32_t how, uint64_t routine,
+		      uint64_t argument, uint64_t caller, struct trace_text file, struct trace_text argv)
 {
 	struct output *output = formatter->output;
 	if (routine) {
-		module_function(output, names_address(formatter->names, event->process->image, routine, event->view.tick, 0));
+		module_function(output,
+				names_address(formatter->names, event->process->image, routine, event->view.tick, 0));
 		output_printf(output, ",[%" PRIu64 "]}", argument);
 		return;
 	}
@@ -473,8 +459,7 @@ static void erlang_closed(struct formatter *formatter, const struct trace_event 
 static void erlang_connected(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, CONNECTED, connected);
-	struct output *output =
-		begin_port(formatter, event, (uint32_t)connected.fd, connected.generation, "connected");
+	struct output *output = begin_port(formatter, event, (uint32_t)connected.fd, connected.generation, "connected");
 	output_byte(output, ',');
 	if (connected.error)
 		error_term(output, connected.error);
@@ -533,7 +518,8 @@ static void erlang_exception(struct formatter *formatter, const struct trace_eve
 		output_text(output, "undefined");
 		return;
 	}
-	const struct place *where = names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1);
+	const struct place *where =
+		names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1);
 	module_function(output, where);
 	source_end(output, where, where->line);
 }
@@ -565,13 +551,9 @@ static void erlang_fields(struct formatter *formatter, const struct trace_event 
 			binary(output, text);
 			break;
 		case FIELD_I64:
-		case FIELD_I32:
-			output_signed(output, (int64_t)event_number(view, i));
-			break;
+		case FIELD_I32: output_signed(output, (int64_t)event_number(view, i)); break;
 		case FIELD_U64:
-		case FIELD_U32:
-			output_number(output, event_number(view, i));
-			break;
+		case FIELD_U32: output_number(output, event_number(view, i)); break;
 		}
 		output_byte(output, '}');
 	}
@@ -588,92 +570,52 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 	case LORG_EVENT_ENTER_LINE:
 	case LORG_EVENT_EXIT_LINE:
 	case LORG_EVENT_CATCH_LINE:
-		function_tuple(formatter, event, names_function(formatter->names, image, (uint32_t)event_number(view, 0), view->effective),
-			       view->id == LORG_EVENT_ENTER || view->id == LORG_EVENT_EXIT_FUNCTION ? 0 : (uint32_t)event_number(view, 1));
+		function_tuple(formatter, event,
+			       names_function(formatter->names, image, (uint32_t)event_number(view, 0), view->effective),
+			       view->id == LORG_EVENT_ENTER || view->id == LORG_EVENT_EXIT_FUNCTION
+				       ? 0
+				       : (uint32_t)event_number(view, 1));
 		break;
 	case LORG_EVENT_ENTER_ADDRESS:
 	case LORG_EVENT_EXIT_ADDRESS:
-		function_tuple(formatter, event, names_address(formatter->names, image, event_number(view, 0), view->tick, 1), 0);
+		function_tuple(formatter, event,
+			       names_address(formatter->names, image, event_number(view, 0), view->tick, 1), 0);
 		break;
 	case LORG_EVENT_CALL_ENTRY:
-	case LORG_EVENT_RETURN:
-		call_tuple(formatter, event, (uint32_t)event_number(view, 0));
-		break;
+	case LORG_EVENT_RETURN: call_tuple(formatter, event, (uint32_t)event_number(view, 0)); break;
 	case LORG_EVENT_THROW:
 	case LORG_EVENT_CATCH:
-	case LORG_EVENT_CATCH_AGAIN:
-		erlang_exception(formatter, event);
-		break;
-	case LORG_EVENT_SPAWN:
-		erlang_spawn(formatter, event);
-		break;
-	case LORG_EVENT_SPAWNED:
-		erlang_spawned(formatter, event);
-		break;
+	case LORG_EVENT_CATCH_AGAIN: erlang_exception(formatter, event); break;
+	case LORG_EVENT_SPAWN: erlang_spawn(formatter, event); break;
+	case LORG_EVENT_SPAWNED: erlang_spawned(formatter, event); break;
 	case LORG_EVENT_EXEC:
-	case LORG_EVENT_EXEC_FAILED:
-		erlang_exec(formatter, event);
-		break;
-	case LORG_EVENT_EXIT:
-		erlang_exit(formatter, event);
-		break;
-	case LORG_EVENT_REAPED:
-		erlang_reaped(formatter, event);
-		break;
+	case LORG_EVENT_EXEC_FAILED: erlang_exec(formatter, event); break;
+	case LORG_EVENT_EXIT: erlang_exit(formatter, event); break;
+	case LORG_EVENT_REAPED: erlang_reaped(formatter, event); break;
 	case LORG_EVENT_REGISTER:
-	case LORG_EVENT_UNREGISTER:
-		erlang_register(formatter, event);
-		break;
+	case LORG_EVENT_UNREGISTER: erlang_register(formatter, event); break;
 	case LORG_EVENT_LINK:
 	case LORG_EVENT_UNLINK:
 	case LORG_EVENT_GETTING_LINKED:
-	case LORG_EVENT_GETTING_UNLINKED:
-		erlang_link(formatter, event);
-		break;
+	case LORG_EVENT_GETTING_UNLINKED: erlang_link(formatter, event); break;
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
-	case LORG_EVENT_RECEIVE:
-		erlang_message(formatter, event);
-		break;
-	case LORG_EVENT_TIMEOUT:
-		output_text(begin_process(formatter, event->process, "receive"), ",timeout");
-		break;
-	case LORG_EVENT_SIGNAL_SENT:
-		erlang_signal_sent(formatter, event);
-		break;
-	case LORG_EVENT_SIGNAL_RECEIVED:
-		erlang_signal_received(formatter, event);
-		break;
-	case LORG_EVENT_OPEN:
-		erlang_open(formatter, event);
-		break;
-	case LORG_EVENT_CLOSED:
-		erlang_closed(formatter, event);
-		break;
-	case LORG_EVENT_CONNECTED:
-		erlang_connected(formatter, event);
-		break;
+	case LORG_EVENT_RECEIVE: erlang_message(formatter, event); break;
+	case LORG_EVENT_TIMEOUT: output_text(begin_process(formatter, event->process, "receive"), ",timeout"); break;
+	case LORG_EVENT_SIGNAL_SENT: erlang_signal_sent(formatter, event); break;
+	case LORG_EVENT_SIGNAL_RECEIVED: erlang_signal_received(formatter, event); break;
+	case LORG_EVENT_OPEN: erlang_open(formatter, event); break;
+	case LORG_EVENT_CLOSED: erlang_closed(formatter, event); break;
+	case LORG_EVENT_CONNECTED: erlang_connected(formatter, event); break;
 	case LORG_EVENT_PORT_IN:
-	case LORG_EVENT_PORT_OUT:
-		erlang_port_command(formatter, event);
-		break;
+	case LORG_EVENT_PORT_OUT: erlang_port_command(formatter, event); break;
 	case LORG_EVENT_IN:
 	case LORG_EVENT_OUT:
-	case LORG_EVENT_OPEN_CALL:
-		erlang_wait(formatter, event);
-		break;
-	case LORG_EVENT_OUT_EXITED:
-		output_text(begin_process(formatter, event->process, "out_exited"), ",0");
-		break;
-	case LORG_EVENT_GAP:
-		erlang_gap(formatter, event);
-		break;
-	case LORG_EVENT_LOST:
-		erlang_lost(formatter, event);
-		break;
-	default:
-		erlang_fields(formatter, event);
-		break;
+	case LORG_EVENT_OPEN_CALL: erlang_wait(formatter, event); break;
+	case LORG_EVENT_OUT_EXITED: output_text(begin_process(formatter, event->process, "out_exited"), ",0"); break;
+	case LORG_EVENT_GAP: erlang_gap(formatter, event); break;
+	case LORG_EVENT_LOST: erlang_lost(formatter, event); break;
+	default: erlang_fields(formatter, event); break;
 	}
 }
 
@@ -683,8 +625,8 @@ void format_erlang(struct formatter *formatter, const struct trace_event *event)
 	end(formatter, event->time, event->number);
 }
 
-void format_erlang_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc, uint64_t count,
-			const char *why)
+void format_erlang_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc,
+			uint64_t count, const char *why)
 {
 	struct output *output = begin_process(formatter, process, "lost");
 	output_printf(output, ",{%" PRIu64 ",", count);

@@ -120,8 +120,8 @@ static void key_arguments(struct json *json, const char *key, struct trace_text 
 	json_end_list(json);
 }
 
-static void always(struct formatter *formatter, const char *tag, const struct trace_process *process, uint64_t time, uint64_t hlc,
-		   uint32_t session)
+static void always(struct formatter *formatter, const char *tag, const struct trace_process *process, uint64_t time,
+		   uint64_t hlc, uint32_t session)
 {
 	struct json *json = formatter->json;
 	char text[24];
@@ -165,7 +165,8 @@ static void key_location(struct formatter *formatter, const char *key, const str
 static void key_caller(struct formatter *formatter, const struct trace_event *event, uint64_t address)
 {
 	if (address)
-		key_location(formatter, "caller", names_caller(formatter->names, event->process->image, address, event->view.tick, 0));
+		key_location(formatter, "caller",
+			     names_caller(formatter->names, event->process->image, address, event->view.tick, 0));
 }
 
 static void keys_port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation,
@@ -187,27 +188,17 @@ static void key_reason(struct json *json, uint32_t reason, int32_t status)
 {
 	json_key(json, "reason");
 	switch (reason) {
-	case LORG_REASON_NORMAL:
-		json_number(json, 0);
-		break;
-	case LORG_REASON_STATUS:
-		json_signed(json, status);
-		break;
+	case LORG_REASON_NORMAL: json_number(json, 0); break;
+	case LORG_REASON_STATUS: json_signed(json, status); break;
 	case LORG_REASON_SIGNAL:
 		json_begin(json);
 		json_key(json, "signal");
 		json_signed(json, status);
 		json_end(json);
 		break;
-	case LORG_REASON_KILLED:
-		json_text(json, "killed");
-		break;
-	case LORG_REASON_EXEC:
-		json_text(json, "exec");
-		break;
-	default:
-		json_text(json, "unknown");
-		break;
+	case LORG_REASON_KILLED: json_text(json, "killed"); break;
+	case LORG_REASON_EXEC: json_text(json, "exec"); break;
+	default: json_text(json, "unknown"); break;
 	}
 }
 
@@ -238,7 +229,8 @@ static void json_exception(struct formatter *formatter, const struct trace_event
 	key_bytes(formatter->json, "type", text_field(&event->view, "type"));
 	if (!caught.caller)
 		return;
-	keys_place(formatter->json, names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1), 0);
+	keys_place(formatter->json,
+		   names_caller(formatter->names, event->process->image, caught.caller, event->view.tick, 1), 0);
 	json_key(formatter->json, "arity");
 	json_null(formatter->json);
 }
@@ -394,7 +386,8 @@ static void json_signal_sent(struct formatter *formatter, const struct trace_eve
 	} else if (sent.target == 2) {
 		key_text(formatter->json, "to", "all");
 	} else {
-		key_process(formatter->json, "to", (uint32_t)sent.to_pid, sent.to_tid ? sent.to_tid : (uint32_t)sent.to_pid, 0);
+		key_process(formatter->json, "to", (uint32_t)sent.to_pid, sent.to_tid ? sent.to_tid : (uint32_t)sent.to_pid,
+			    0);
 	}
 	if (sent.error)
 		key_error(formatter->json, (uint32_t)sent.error);
@@ -541,9 +534,9 @@ static void json_fields(struct formatter *formatter, const struct event_view *vi
 			continue;
 		}
 		/* The names that every object has are taken. */
-		json_key(json, strcmp(field->name, "session") == 0 ? "of_session" :
-			       strcmp(field->name, "time") == 0    ? "of_time" :
-								     field->name);
+		json_key(json, strcmp(field->name, "session") == 0 ? "of_session"
+			       : strcmp(field->name, "time") == 0  ? "of_time"
+								   : field->name);
 		switch (field->kind) {
 		case FIELD_TEXT:
 		case FIELD_BLOB:
@@ -551,13 +544,9 @@ static void json_fields(struct formatter *formatter, const struct event_view *vi
 			json_bytes(json, text.bytes, text.length);
 			break;
 		case FIELD_I64:
-		case FIELD_I32:
-			json_signed(json, (int64_t)event_number(view, i));
-			break;
+		case FIELD_I32: json_signed(json, (int64_t)event_number(view, i)); break;
 		case FIELD_U64:
-		case FIELD_U32:
-			json_number(json, event_number(view, i));
-			break;
+		case FIELD_U32: json_number(json, event_number(view, i)); break;
 		}
 	}
 }
@@ -569,94 +558,46 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 	case LORG_EVENT_ENTER:
 	case LORG_EVENT_EXIT_FUNCTION:
 	case LORG_EVENT_CALL_ENTRY:
-	case LORG_EVENT_RETURN:
-		json_function(formatter, event, (uint32_t)event_number(view, 0), 0);
-		break;
+	case LORG_EVENT_RETURN: json_function(formatter, event, (uint32_t)event_number(view, 0), 0); break;
 	case LORG_EVENT_ENTER_LINE:
 	case LORG_EVENT_EXIT_LINE:
 	case LORG_EVENT_CATCH_LINE:
 		json_function(formatter, event, (uint32_t)event_number(view, 0), (uint32_t)event_number(view, 1));
 		break;
 	case LORG_EVENT_ENTER_ADDRESS:
-	case LORG_EVENT_EXIT_ADDRESS:
-		json_function_address(formatter, event, event_number(view, 0));
-		break;
+	case LORG_EVENT_EXIT_ADDRESS: json_function_address(formatter, event, event_number(view, 0)); break;
 	case LORG_EVENT_THROW:
 	case LORG_EVENT_CATCH:
-	case LORG_EVENT_CATCH_AGAIN:
-		json_exception(formatter, event);
-		break;
-	case LORG_EVENT_SPAWN:
-		json_spawn(formatter, event);
-		break;
-	case LORG_EVENT_SPAWNED:
-		json_spawned(formatter, event);
-		break;
+	case LORG_EVENT_CATCH_AGAIN: json_exception(formatter, event); break;
+	case LORG_EVENT_SPAWN: json_spawn(formatter, event); break;
+	case LORG_EVENT_SPAWNED: json_spawned(formatter, event); break;
 	case LORG_EVENT_EXEC:
-	case LORG_EVENT_EXEC_FAILED:
-		json_exec(formatter, event);
-		break;
-	case LORG_EVENT_EXIT:
-		json_exit(formatter, event);
-		break;
-	case LORG_EVENT_REAPED:
-		json_reaped(formatter, event);
-		break;
+	case LORG_EVENT_EXEC_FAILED: json_exec(formatter, event); break;
+	case LORG_EVENT_EXIT: json_exit(formatter, event); break;
+	case LORG_EVENT_REAPED: json_reaped(formatter, event); break;
 	case LORG_EVENT_REGISTER:
-	case LORG_EVENT_UNREGISTER:
-		json_register(formatter, event);
-		break;
+	case LORG_EVENT_UNREGISTER: json_register(formatter, event); break;
 	case LORG_EVENT_LINK:
 	case LORG_EVENT_UNLINK:
 	case LORG_EVENT_GETTING_LINKED:
-	case LORG_EVENT_GETTING_UNLINKED:
-		json_link(formatter, event);
-		break;
+	case LORG_EVENT_GETTING_UNLINKED: json_link(formatter, event); break;
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
-	case LORG_EVENT_RECEIVE:
-		json_message(formatter, event);
-		break;
-	case LORG_EVENT_TIMEOUT:
-		json_timeout(formatter, event);
-		break;
-	case LORG_EVENT_SIGNAL_SENT:
-		json_signal_sent(formatter, event);
-		break;
-	case LORG_EVENT_SIGNAL_RECEIVED:
-		json_signal_received(formatter, event);
-		break;
-	case LORG_EVENT_OPEN:
-		json_open(formatter, event);
-		break;
-	case LORG_EVENT_CLOSED:
-		json_closed(formatter, event);
-		break;
-	case LORG_EVENT_CONNECTED:
-		json_connected(formatter, event);
-		break;
-	case LORG_EVENT_PASSED:
-		json_passed(formatter, event);
-		break;
-	case LORG_EVENT_OUT:
-		json_out(formatter, event);
-		break;
-	case LORG_EVENT_IN:
-		json_in(formatter, event);
-		break;
+	case LORG_EVENT_RECEIVE: json_message(formatter, event); break;
+	case LORG_EVENT_TIMEOUT: json_timeout(formatter, event); break;
+	case LORG_EVENT_SIGNAL_SENT: json_signal_sent(formatter, event); break;
+	case LORG_EVENT_SIGNAL_RECEIVED: json_signal_received(formatter, event); break;
+	case LORG_EVENT_OPEN: json_open(formatter, event); break;
+	case LORG_EVENT_CLOSED: json_closed(formatter, event); break;
+	case LORG_EVENT_CONNECTED: json_connected(formatter, event); break;
+	case LORG_EVENT_PASSED: json_passed(formatter, event); break;
+	case LORG_EVENT_OUT: json_out(formatter, event); break;
+	case LORG_EVENT_IN: json_in(formatter, event); break;
 	case LORG_EVENT_PORT_IN:
-	case LORG_EVENT_PORT_OUT:
-		json_port_command(formatter, event);
-		break;
-	case LORG_EVENT_OPEN_CALL:
-		json_open_call(formatter, event);
-		break;
-	case LORG_EVENT_GAP:
-		json_gap(formatter, event);
-		break;
-	case LORG_EVENT_LOST:
-		json_lost(formatter, event);
-		break;
+	case LORG_EVENT_PORT_OUT: json_port_command(formatter, event); break;
+	case LORG_EVENT_OPEN_CALL: json_open_call(formatter, event); break;
+	case LORG_EVENT_GAP: json_gap(formatter, event); break;
+	case LORG_EVENT_LOST: json_lost(formatter, event); break;
 	default:
 		if (view->description)
 			json_fields(formatter, view);
@@ -674,8 +615,8 @@ void format_json(struct formatter *formatter, const struct trace_event *event)
 	json_end_line(formatter->json);
 }
 
-void format_json_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc, uint64_t count,
-		      const char *why)
+void format_json_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc,
+		      uint64_t count, const char *why)
 {
 	always(formatter, "lost", process, time, hlc, 0);
 	key_text(formatter->json, "what", "events");

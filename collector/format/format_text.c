@@ -166,7 +166,8 @@ static void source(struct output *output, const char *file, int line)
 	}
 }
 
-static void port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation, int with_driver)
+static void port(struct formatter *formatter, const struct trace_event *event, uint64_t object, uint32_t generation,
+		 int with_driver)
 {
 	struct output *output = formatter->output;
 	output_text(output, "#Port<");
@@ -194,24 +195,12 @@ static void reason(struct output *output, uint32_t kind, int32_t status)
 {
 	char buffer[24];
 	switch (kind) {
-	case LORG_REASON_NORMAL:
-		output_text(output, "normal");
-		break;
-	case LORG_REASON_STATUS:
-		output_printf(output, "status %d", status);
-		break;
-	case LORG_REASON_SIGNAL:
-		output_text(output, names_signal((uint32_t)status, buffer));
-		break;
-	case LORG_REASON_KILLED:
-		output_text(output, "cancelled");
-		break;
-	case LORG_REASON_EXEC:
-		output_text(output, "exec");
-		break;
-	default:
-		output_text(output, "unknown");
-		break;
+	case LORG_REASON_NORMAL: output_text(output, "normal"); break;
+	case LORG_REASON_STATUS: output_printf(output, "status %d", status); break;
+	case LORG_REASON_SIGNAL: output_text(output, names_signal((uint32_t)status, buffer)); break;
+	case LORG_REASON_KILLED: output_text(output, "cancelled"); break;
+	case LORG_REASON_EXEC: output_text(output, "exec"); break;
+	default: output_text(output, "unknown"); break;
 	}
 }
 
@@ -264,8 +253,7 @@ static void text_spawn(struct formatter *formatter, const struct trace_event *ev
 	output_printf(output, " %s", names_birth(spawn.how));
 	if (spawn.routine) {
 		output_byte(output, ' ');
-		place(output,
-		      names_address(formatter->names, event->process->image, spawn.routine, event->view.tick, 0), 1);
+		place(output, names_address(formatter->names, event->process->image, spawn.routine, event->view.tick, 0), 1);
 	}
 	if (file.length) {
 		output_byte(output, ' ');
@@ -521,18 +509,20 @@ static void text_exception(struct formatter *formatter, const struct trace_event
 	if (type.length && type.length < sizeof mangled - 2) {
 		/* A type's name in its type_info lacks the prefix of a symbol. */
 		int has_prefix = type.length > 2 && memcmp(type.bytes, "_Z", 2) == 0;
-		snprintf(mangled, sizeof mangled, "%s%.*s", has_prefix ? "" : "_ZTS", (int)type.length, (const char *)type.bytes);
+		snprintf(mangled, sizeof mangled, "%s%.*s", has_prefix ? "" : "_ZTS", (int)type.length,
+			 (const char *)type.bytes);
 		char *shown = symbol_demangle(mangled);
 		static const char prefix[] = "typeinfo name for ";
 		const char *text = shown ? shown : mangled;
-		name(output, strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1 :
-			     strcmp(text, mangled) == 0 && !has_prefix	   ? mangled + 4 :
-									     text);
+		name(output, strncmp(text, prefix, sizeof prefix - 1) == 0 ? text + sizeof prefix - 1
+			     : strcmp(text, mangled) == 0 && !has_prefix   ? mangled + 4
+									   : text);
 		free(shown);
 	}
 	if (thrown.caller) {
 		output_text(output, " in ");
-		const struct place *where = names_caller(formatter->names, event->process->image, thrown.caller, event->view.tick, 1);
+		const struct place *where =
+			names_caller(formatter->names, event->process->image, thrown.caller, event->view.tick, 1);
 		place(output, where, 1);
 		source(output, where->source, where->line);
 	}
@@ -558,12 +548,8 @@ static void text_fields(struct formatter *formatter, const struct trace_event *e
 			quoted(output, text);
 			break;
 		case FIELD_I64:
-		case FIELD_I32:
-			output_signed(output, (int64_t)event_number(&event->view, i));
-			break;
-		case FIELD_U64:
-			output_printf(output, "0x%" PRIx64, event_number(&event->view, i));
-			break;
+		case FIELD_I32: output_signed(output, (int64_t)event_number(&event->view, i)); break;
+		case FIELD_U64: output_printf(output, "0x%" PRIx64, event_number(&event->view, i)); break;
 		case FIELD_U32:
 			if (strcmp(field->name, "hook") == 0)
 				hook(formatter, (uint32_t)event_number(&event->view, i));
@@ -608,9 +594,7 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 	case LORG_EVENT_ENTER:
 	case LORG_EVENT_EXIT_FUNCTION:
 	case LORG_EVENT_CALL_ENTRY:
-	case LORG_EVENT_RETURN:
-		text_function(formatter, event, (uint32_t)event_number(view, 0), 0);
-		break;
+	case LORG_EVENT_RETURN: text_function(formatter, event, (uint32_t)event_number(view, 0), 0); break;
 	case LORG_EVENT_ENTER_LINE:
 	case LORG_EVENT_EXIT_LINE:
 	case LORG_EVENT_CATCH_LINE:
@@ -618,84 +602,41 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 		break;
 	case LORG_EVENT_ENTER_ADDRESS:
 	case LORG_EVENT_EXIT_ADDRESS:
-		place(formatter->output, names_address(formatter->names, event->process->image, event_number(view, 0), view->tick, 0), 1);
+		place(formatter->output,
+		      names_address(formatter->names, event->process->image, event_number(view, 0), view->tick, 0), 1);
 		break;
 	case LORG_EVENT_THROW:
 	case LORG_EVENT_CATCH:
-	case LORG_EVENT_CATCH_AGAIN:
-		text_exception(formatter, event);
-		break;
-	case LORG_EVENT_SPAWN:
-		text_spawn(formatter, event);
-		break;
-	case LORG_EVENT_SPAWNED:
-		text_spawned(formatter, event);
-		break;
+	case LORG_EVENT_CATCH_AGAIN: text_exception(formatter, event); break;
+	case LORG_EVENT_SPAWN: text_spawn(formatter, event); break;
+	case LORG_EVENT_SPAWNED: text_spawned(formatter, event); break;
 	case LORG_EVENT_EXEC:
-	case LORG_EVENT_EXEC_FAILED:
-		text_exec(formatter, event);
-		break;
-	case LORG_EVENT_EXIT:
-		text_exit(formatter, event);
-		break;
-	case LORG_EVENT_REAPED:
-		text_reaped(formatter, event);
-		break;
+	case LORG_EVENT_EXEC_FAILED: text_exec(formatter, event); break;
+	case LORG_EVENT_EXIT: text_exit(formatter, event); break;
+	case LORG_EVENT_REAPED: text_reaped(formatter, event); break;
 	case LORG_EVENT_REGISTER:
-	case LORG_EVENT_UNREGISTER:
-		text_register(formatter, event);
-		break;
+	case LORG_EVENT_UNREGISTER: text_register(formatter, event); break;
 	case LORG_EVENT_LINK:
 	case LORG_EVENT_UNLINK:
 	case LORG_EVENT_GETTING_LINKED:
-	case LORG_EVENT_GETTING_UNLINKED:
-		text_link(formatter, event);
-		break;
+	case LORG_EVENT_GETTING_UNLINKED: text_link(formatter, event); break;
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
-	case LORG_EVENT_RECEIVE:
-		text_message(formatter, event);
-		break;
-	case LORG_EVENT_TIMEOUT:
-		text_timeout(formatter, event);
-		break;
-	case LORG_EVENT_SIGNAL_SENT:
-		text_signal_sent(formatter, event);
-		break;
-	case LORG_EVENT_SIGNAL_RECEIVED:
-		text_signal_received(formatter, event);
-		break;
-	case LORG_EVENT_OPEN:
-		text_open(formatter, event);
-		break;
-	case LORG_EVENT_CLOSED:
-		text_closed(formatter, event);
-		break;
-	case LORG_EVENT_CONNECTED:
-		text_connected(formatter, event);
-		break;
-	case LORG_EVENT_PASSED:
-		text_passed(formatter, event);
-		break;
-	case LORG_EVENT_OUT:
-		text_out(formatter, event);
-		break;
-	case LORG_EVENT_IN:
-		text_in(formatter, event);
-		break;
+	case LORG_EVENT_RECEIVE: text_message(formatter, event); break;
+	case LORG_EVENT_TIMEOUT: text_timeout(formatter, event); break;
+	case LORG_EVENT_SIGNAL_SENT: text_signal_sent(formatter, event); break;
+	case LORG_EVENT_SIGNAL_RECEIVED: text_signal_received(formatter, event); break;
+	case LORG_EVENT_OPEN: text_open(formatter, event); break;
+	case LORG_EVENT_CLOSED: text_closed(formatter, event); break;
+	case LORG_EVENT_CONNECTED: text_connected(formatter, event); break;
+	case LORG_EVENT_PASSED: text_passed(formatter, event); break;
+	case LORG_EVENT_OUT: text_out(formatter, event); break;
+	case LORG_EVENT_IN: text_in(formatter, event); break;
 	case LORG_EVENT_PORT_IN:
-	case LORG_EVENT_PORT_OUT:
-		text_port_command(formatter, event);
-		break;
-	case LORG_EVENT_GAP:
-		text_gap(formatter, event);
-		break;
-	case LORG_EVENT_LOST:
-		text_lost(formatter, event);
-		break;
-	case LORG_EVENT_OPEN_CALL:
-		text_open_call(formatter, event);
-		break;
+	case LORG_EVENT_PORT_OUT: text_port_command(formatter, event); break;
+	case LORG_EVENT_GAP: text_gap(formatter, event); break;
+	case LORG_EVENT_LOST: text_lost(formatter, event); break;
+	case LORG_EVENT_OPEN_CALL: text_open_call(formatter, event); break;
 	default:
 		if (view->description)
 			text_fields(formatter, event);
@@ -714,8 +655,8 @@ void format_text(struct formatter *formatter, const struct trace_event *event)
 	output_byte(formatter->output, '\n');
 }
 
-void format_text_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc, uint64_t count,
-		      const char *why)
+void format_text_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc,
+		      uint64_t count, const char *why)
 {
 	(void)hlc;
 	head(formatter, time, process, "lost");

@@ -32,7 +32,7 @@ struct cached_address {
 struct names {
 	const struct trace *trace;
 	struct symbols *symbols;
-	struct symbol_file **files;	   /* by number of the module */
+	struct symbol_file **files;        /* by number of the module */
 	struct named_function **functions; /* by number of the function */
 	unsigned file_room, function_room;
 	struct cached_address cache[ADDRESS_CACHE];
@@ -47,9 +47,9 @@ struct names *names_new(const struct trace *trace)
 	if (!names)
 		return NULL;
 	names->trace = trace;
-	uint64_t recorded = trace->has_clock && trace->first_tick ?
-				    trace_time(trace, trace->first_tick) + (uint64_t)trace->wall_offset_ns :
-				    0;
+	uint64_t recorded = trace->has_clock && trace->first_tick
+				    ? trace_time(trace, trace->first_tick) + (uint64_t)trace->wall_offset_ns
+				    : 0;
 	names->symbols = symbols_new(recorded);
 	if (!names->symbols) {
 		free(names);
@@ -138,7 +138,8 @@ static void resolve_line(struct names *names, struct cached_address *cached)
 	}
 }
 
-const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line)
+const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
+				  int want_line)
 {
 	const struct trace_module *module = trace_module(names->trace, image, address, tick);
 	struct cached_address *cached = &names->nowhere;
@@ -160,7 +161,8 @@ const struct place *names_address(struct names *names, const struct trace_image 
 	return &cached->place;
 }
 
-const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line)
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
+				 int want_line)
 {
 	const struct place *call = names_address(names, image, address - 1, tick, want_line);
 	if (!call->named)
@@ -178,7 +180,8 @@ static int arity_of(struct names *names, const struct trace_image *image, const 
 	struct symbol_file *file = module ? file_of(names, module) : NULL;
 	if (function->arity > 0 && function->arity <= ARITY_MAXIMUM)
 		return (int)function->arity;
-	return file && function->name.length == 0 ? symbols_arity(names->symbols, file, function->address - module->base) : -1;
+	return file && function->name.length == 0 ? symbols_arity(names->symbols, file, function->address - module->base)
+						  : -1;
 }
 
 /* A copy without zero bytes, demangled. */
@@ -195,9 +198,8 @@ static char *text_copy(struct trace_text text)
 static void name_function(struct names *names, const struct trace_image *image, const struct trace_function *function,
 			  struct named_function *named)
 {
-	const struct trace_image *of = trace_module(names->trace, function->image, function->address, function->tick) ?
-					       function->image :
-					       image;
+	const struct trace_image *of =
+		trace_module(names->trace, function->image, function->address, function->tick) ? function->image : image;
 	named->known = 1;
 	named->place = *names_address(names, of, function->address, function->tick, function->name.length == 0);
 	named->place.arity = arity_of(names, of, function);
@@ -246,7 +248,8 @@ void names_hook(struct names *names, uint32_t hook, struct hook_name *name)
 	if (shown)
 		told = shown;
 	if (told) {
-		*name = (struct hook_name){.library = told->library[0] ? told->library : "?", .name = told->name, .arity = told->arity};
+		*name = (struct hook_name){
+			.library = told->library[0] ? told->library : "?", .name = told->name, .arity = told->arity};
 		return;
 	}
 	*name = (struct hook_name){.library = "?"};
@@ -268,8 +271,8 @@ int names_waits_on_address(struct names *names, uint32_t hook, uint64_t object)
 const char *names_driver(uint32_t driver)
 {
 	static const char *const text[LORG_DRIVER_COUNT] = {
-		"none", "unknown", "tcp",  "udp", "raw",     "unix", "unix_dgram", "unix_seqpacket",
-		"pipe", "fifo",	   "tty", "eventfd", "mq", "sysv", "netlink",    "vsock",
+		"none", "unknown", "tcp", "udp",     "raw", "unix", "unix_dgram", "unix_seqpacket",
+		"pipe", "fifo",    "tty", "eventfd", "mq",  "sysv", "netlink",    "vsock",
 	};
 	return driver < LORG_DRIVER_COUNT ? text[driver] : "unknown";
 }
@@ -277,7 +280,8 @@ const char *names_driver(uint32_t driver)
 const char *names_birth(uint32_t birth)
 {
 	static const char *const text[] = {
-		"unknown", "fork", "vfork", "clone", "thread", "posix_spawn", "system", "popen", "exec", "command", "runtime", "unseen",
+		"unknown", "fork",  "vfork", "clone",   "thread",  "posix_spawn",
+		"system",  "popen", "exec",  "command", "runtime", "unseen",
 	};
 	return birth < sizeof text / sizeof *text ? text[birth] : "unknown";
 }
@@ -352,7 +356,7 @@ size_t names_socket_address(const void *address, size_t length, char *to, size_t
 const char *names_port_command(uint32_t command)
 {
 	/* As preload/hook.h numbers them: enum hook_port_command. */
-	static const char *const commands[] = {"0",	"command", "call", "connect", "control", "info",
+	static const char *const commands[] = {"0",     "command", "call", "connect", "control", "info",
 					       "flush", "close",   "open", "link",    "unlink"};
 	return command < sizeof commands / sizeof *commands ? commands[command] : "0";
 }
@@ -406,10 +410,8 @@ int event_is_about_recording(uint32_t id)
 	case LORG_EVENT_MARK:
 	case LORG_EVENT_COUNTERS:
 	case LORG_EVENT_FUNCTION_COUNTERS:
-	case LORG_EVENT_DELIVERED:
-		return 1;
-	default:
-		return 0;
+	case LORG_EVENT_DELIVERED: return 1;
+	default: return 0;
 	}
 }
 
@@ -419,31 +421,19 @@ const char *event_tag(const struct event_view *view)
 		return "unknown";
 	switch (view->id) {
 	case LORG_EVENT_ENTER_LINE:
-	case LORG_EVENT_ENTER_ADDRESS:
-		return "enter";
+	case LORG_EVENT_ENTER_ADDRESS: return "enter";
 	case LORG_EVENT_EXIT_LINE:
-	case LORG_EVENT_EXIT_ADDRESS:
-		return "exit_function";
-	case LORG_EVENT_CATCH_LINE:
-		return "catch";
-	case LORG_EVENT_CALL_ENTRY:
-		return "call";
-	case LORG_EVENT_RETURN:
-		return "return_from";
-	case LORG_EVENT_TIMEOUT:
-		return "receive";
+	case LORG_EVENT_EXIT_ADDRESS: return "exit_function";
+	case LORG_EVENT_CATCH_LINE: return "catch";
+	case LORG_EVENT_CALL_ENTRY: return "call";
+	case LORG_EVENT_RETURN: return "return_from";
+	case LORG_EVENT_TIMEOUT: return "receive";
 	case LORG_EVENT_SIGNAL_SENT:
-	case LORG_EVENT_SIGNAL_RECEIVED:
-		return "signal";
-	case LORG_EVENT_IN:
-		return event_number_named(view, "ending", 0) ? "in_exiting" : "in";
-	case LORG_EVENT_OUT:
-		return event_number_named(view, "ending", 0) ? "out_exiting" : "out";
-	case LORG_EVENT_PORT_IN:
-		return "in";
-	case LORG_EVENT_PORT_OUT:
-		return "out";
-	default:
-		return view->description->name;
+	case LORG_EVENT_SIGNAL_RECEIVED: return "signal";
+	case LORG_EVENT_IN: return event_number_named(view, "ending", 0) ? "in_exiting" : "in";
+	case LORG_EVENT_OUT: return event_number_named(view, "ending", 0) ? "out_exiting" : "out";
+	case LORG_EVENT_PORT_IN: return "in";
+	case LORG_EVENT_PORT_OUT: return "out";
+	default: return view->description->name;
 	}
 }

@@ -23,17 +23,19 @@ struct place {
 	const char *function; /* "+0x1a2b" (offset in the module) where there is no name */
 	const char *raw_name; /* as in the file; "" when there is none */
 	const char *source;   /* NULL unknown */
-	int line;	      /* 0 unknown */
+	int line;             /* 0 unknown */
 	uint64_t offset;      /* from the function's start */
-	int named;	      /* 1: function is a name */
-	int arity;	      /* -1 unknown; of names_function() alone */
+	int named;            /* 1: function is a name */
+	int arity;            /* -1 unknown; of names_function() alone */
 };
 
 /* An address in an image at a tick. want_line: also source and line. Valid until the next call. */
-const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line);
+const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
+				  int want_line);
 
 /* A return address: the place of the call before it. A call may be the last instruction of its function. */
-const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want_line);
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
+				 int want_line);
 
 /* The function in a slot; never NULL: an untold slot is named by its number. Valid until the next call. */
 const struct place *names_function(struct names *names, const struct trace_image *image, uint32_t slot, uint64_t tick);

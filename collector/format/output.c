@@ -177,24 +177,17 @@ static void output_hex_byte(struct output *output, uint8_t byte)
 /* Characters that move the cursor, change its colour, or turn the direction of text. */
 static int is_control(uint32_t code)
 {
-	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f || code == 0x2028 || code == 0x2029 ||
-	       (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
+	return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f || code == 0x2028 ||
+	       code == 0x2029 || (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
 }
 
 static void output_escaped(struct output *output, uint8_t byte)
 {
 	switch (byte) {
-	case '\n':
-		output_text(output, "\\n");
-		break;
-	case '\r':
-		output_text(output, "\\r");
-		break;
-	case '\t':
-		output_text(output, "\\t");
-		break;
-	default:
-		output_hex_byte(output, byte);
+	case '\n': output_text(output, "\\n"); break;
+	case '\r': output_text(output, "\\r"); break;
+	case '\t': output_text(output, "\\t"); break;
+	default: output_hex_byte(output, byte);
 	}
 }
 

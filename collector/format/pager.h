@@ -8,8 +8,8 @@
 #define LORG_FORMAT_PAGER_H
 
 struct pager {
-	int fd;	    /* to write to */
-	int child;  /* pid; 0: none, fd is standard output */
+	int fd;       /* to write to */
+	int child;    /* pid; 0: none, fd is standard output */
 	int terminal; /* 1: a person reads: colours may be used */
 };
 

@@ -64,7 +64,9 @@ static void key_reason(struct json *json, const struct trace_exit *gone)
 		json_signed(json, gone->status);
 		json_end(json);
 	} else {
-		json_text(json, gone->reason == LORG_REASON_KILLED ? "killed" : gone->reason == LORG_REASON_EXEC ? "exec" : "unknown");
+		json_text(json, gone->reason == LORG_REASON_KILLED ? "killed"
+				: gone->reason == LORG_REASON_EXEC ? "exec"
+								   : "unknown");
 	}
 }
 
@@ -240,6 +242,12 @@ static void coverage(struct json *json, const struct report *report, struct name
 	key_number(json, "programs", traced);
 	key_number(json, "threads", threads_traced);
 	key_number(json, "events", events);
+	const char *unseen[16];
+	unsigned unseen_count = never_seen(trace, unseen, sizeof unseen / sizeof *unseen);
+	begin_list(json, "never_seen");
+	for (unsigned i = 0; i < unseen_count; i++)
+		json_text(json, unseen[i]);
+	json_end_list(json);
 	gaps(json, "not_traced", trace, 0);
 	gaps(json, "damaged", trace, 1);
 	begin_list(json, "without_names");

@@ -91,9 +91,9 @@ static void ended(struct output *output, const struct trace_exit *gone)
 	else if (gone->reason == LORG_REASON_SIGNAL)
 		output_text(output, names_signal((uint32_t)gone->status, buffer));
 	else
-		output_text(output, gone->reason == LORG_REASON_KILLED ? "cancelled" :
-				    gone->reason == LORG_REASON_EXEC   ? "exec" :
-									 "unknown");
+		output_text(output, gone->reason == LORG_REASON_KILLED ? "cancelled"
+				    : gone->reason == LORG_REASON_EXEC ? "exec"
+								       : "unknown");
 }
 
 /* For qsort, which passes no context. The highest rank comes first. */
@@ -111,7 +111,7 @@ static int by_rank(const void *left, const void *right)
 }
 
 struct program_sum {
-	uint64_t threads, events, waited, words, first, last;
+	uint64_t threads, events, waited, words, allocations, failures, first, last;
 };
 
 static void program_row(struct output *output, const struct trace *trace, unsigned number_of, const struct program_sum *sum)
@@ -121,7 +121,8 @@ static void program_row(struct output *output, const struct trace *trace, unsign
 	number(output, sum->threads);
 	number(output, sum->events);
 	duration(output, trace_duration(trace, sum->first, sum->last));
-	output_printf(output, " %9.1f K  ", (double)sum->words * 8 / 1024);
+	number(output, sum->allocations);
+	output_printf(output, " %11.1f K  ", (double)sum->words * 8 / 1024);
 	size_t from = output->length;
 	ended(output, &image->exit);
 	output_pad(output, from, 12);
@@ -134,6 +135,8 @@ static void program_row(struct output *output, const struct trace *trace, unsign
 			argument.length = ARGUMENT_SHOWN;
 		safe(output, argument);
 	}
+	if (sum->failures)
+		output_printf(output, "  (%" PRIu64 " allocations failed)", sum->failures);
 	output_byte(output, '\n');
 }
 
@@ -158,13 +161,16 @@ static void programs(struct table *table, const struct report *report)
 		sum->events += process->event_count;
 		sum->waited += report->profile->threads[i].waited;
 		sum->words += report->profile->threads[i].words_allocated;
+		sum->allocations += report->profile->threads[i].allocations;
+		sum->failures += report->profile->threads[i].allocation_failures;
 	}
 	for (unsigned i = 0; i < trace->image_count; i++)
 		if (trace->images[i]->pid) /* first come, first shown */
 			ranked[count++] = (struct ranked){UINT64_MAX - trace->images[i]->tick, i};
 	if (count > 1)
 		qsort(ranked, count, sizeof *ranked, by_rank);
-	heading(table, "Programs", "     program     threads      events      time    allocated  ended       file");
+	heading(table, "Programs",
+		"     program     threads      events       time allocations     allocated  ended       program");
 	for (unsigned i = 0; i < count && i < ROWS_SHOWN; i++)
 		program_row(table->output, trace, ranked[i].number, &sums[ranked[i].number]);
 	more(table->output, count, ROWS_SHOWN);
@@ -248,7 +254,8 @@ static void ports(struct table *table, const struct report *report)
 	if (count > 1)
 		qsort(ranked, count, sizeof *ranked, by_rank);
 	if (count)
-		heading(table, "Ports", "                    port      driver        sent       bytes    received       bytes  program, name");
+		heading(table, "Ports",
+			"                    port      driver        sent       bytes    received       bytes  program, name");
 	for (unsigned i = 0; i < count && i < ROWS_SHOWN; i++) {
 		const struct profile_port *port = &profile->ports[ranked[i].number];
 		char text[64];

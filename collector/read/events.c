@@ -112,7 +112,8 @@ static void take_clock(struct trace_index *index, const struct event_view *view)
 		index->clocks[index->clock_count - 1] = piece;
 		return;
 	}
-	if (fields.multiplier == 0 || !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
+	if (fields.multiplier == 0 ||
+	    !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
 		return;
 	index->clocks[index->clock_count++] = piece;
 }
@@ -132,11 +133,12 @@ static void take_exit(struct trace_index *index, unsigned process, const struct 
 static void take_name(struct trace_index *index, unsigned process, const struct event_view *view)
 {
 	EVENT_FIELDS(view, REGISTER, fields);
-	if (fields.kind != 0 || !index_grow(index, &index->names, index->name_count, &index->name_room, sizeof *index->names))
+	if (fields.kind != 0 ||
+	    !index_grow(index, &index->names, index->name_count, &index->name_room, sizeof *index->names))
 		return;
 	const struct trace_process *by = &index->trace.processes[process];
-	index->names[index->name_count++] =
-		(struct name_told){by->image, fields.tid ? fields.tid : by->tid, process, view->tick, text_field(view, "name")};
+	index->names[index->name_count++] = (struct name_told){by->image, fields.tid ? fields.tid : by->tid, process,
+							       view->tick, text_field(view, "name")};
 }
 
 static void take_open(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
@@ -157,8 +159,8 @@ static void take_open(struct trace_index *index, const struct trace_image *image
 static void take_connected(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
 {
 	EVENT_FIELDS(view, CONNECTED, fields);
-	if (fields.error == 0 &&
-	    index_grow(index, &index->connections, index->connection_count, &index->connection_room, sizeof *index->connections))
+	if (fields.error == 0 && index_grow(index, &index->connections, index->connection_count, &index->connection_room,
+					    sizeof *index->connections))
 		index->connections[index->connection_count++] = (struct trace_port){
 			.image = image, .fd = fields.fd, .generation = fields.generation, .peer = text_field(view, "peer")};
 }
@@ -166,6 +168,7 @@ static void take_connected(struct trace_index *index, const struct trace_image *
 static void take_session(struct trace_index *index, const struct event_view *view)
 {
 	EVENT_FIELDS(view, SESSION, fields);
+	index->trace.asked |= fields.gate_mask;
 	if (fields.slot < LORG_SESSIONS)
 		index->trace.sessions[fields.slot] = text_field(view, "name");
 }
@@ -202,50 +205,21 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 {
 	struct trace_image *image = index->trace.images[index->trace.processes[process].image->number];
 	switch (view->id) {
-	case LORG_EVENT_IMAGE:
-		take_image(image, view);
-		break;
-	case LORG_EVENT_MODULE:
-		take_module(index, image, view);
-		break;
-	case LORG_EVENT_MODULE_UNLOADED:
-		take_unload(index, image, view);
-		break;
-	case LORG_EVENT_FUNCTION:
-		take_function(index, image, view);
-		break;
-	case LORG_EVENT_HOOK:
-		take_hook(index, view);
-		break;
-	case LORG_EVENT_CLOCK:
-		take_clock(index, view);
-		break;
-	case LORG_EVENT_EXIT:
-		take_exit(index, process, view);
-		break;
-	case LORG_EVENT_OPEN:
-		take_open(index, image, view);
-		break;
-	case LORG_EVENT_CONNECTED:
-		take_connected(index, image, view);
-		break;
-	case LORG_EVENT_SESSION:
-		take_session(index, view);
-		break;
-	case LORG_EVENT_REGISTER:
-		take_name(index, process, view);
-		break;
-	case LORG_EVENT_LOST:
-		take_lost(index, process, view);
-		break;
-	case LORG_EVENT_GAP:
-		take_gap(index, view);
-		break;
-	case LORG_EVENT_MARK:
-		take_mark(index, view);
-		break;
-	default:
-		break;
+	case LORG_EVENT_IMAGE: take_image(image, view); break;
+	case LORG_EVENT_MODULE: take_module(index, image, view); break;
+	case LORG_EVENT_MODULE_UNLOADED: take_unload(index, image, view); break;
+	case LORG_EVENT_FUNCTION: take_function(index, image, view); break;
+	case LORG_EVENT_HOOK: take_hook(index, view); break;
+	case LORG_EVENT_CLOCK: take_clock(index, view); break;
+	case LORG_EVENT_EXIT: take_exit(index, process, view); break;
+	case LORG_EVENT_OPEN: take_open(index, image, view); break;
+	case LORG_EVENT_CONNECTED: take_connected(index, image, view); break;
+	case LORG_EVENT_SESSION: take_session(index, view); break;
+	case LORG_EVENT_REGISTER: take_name(index, process, view); break;
+	case LORG_EVENT_LOST: take_lost(index, process, view); break;
+	case LORG_EVENT_GAP: take_gap(index, view); break;
+	case LORG_EVENT_MARK: take_mark(index, view); break;
+	default: break;
 	}
 }
 
@@ -314,7 +288,8 @@ static int functions_in_order(const void *left, const void *right)
 
 static int modules_in_order(const void *left, const void *right)
 {
-	const struct trace_module *a = *(const struct trace_module *const *)left, *b = *(const struct trace_module *const *)right;
+	const struct trace_module *a = *(const struct trace_module *const *)left,
+				  *b = *(const struct trace_module *const *)right;
 	if (a->tick != b->tick)
 		return a->tick < b->tick ? -1 : 1;
 	return a->number < b->number ? -1 : 1;
@@ -344,10 +319,8 @@ static int inherits_arena(const struct trace_image *image)
 	switch (image->birth) {
 	case LORG_BIRTH_UNKNOWN:
 	case LORG_BIRTH_EXEC:
-	case LORG_BIRTH_COMMAND:
-		return 0;
-	default:
-		return 1;
+	case LORG_BIRTH_COMMAND: return 0;
+	default: return 1;
 	}
 }
 
@@ -417,7 +390,8 @@ static void link_unloads(struct trace_index *index)
 		const struct unload_told *unload = &index->unloads[i];
 		for (unsigned m = unload->image->module_count; m-- > 0;) {
 			struct trace_module *module = index->modules[unload->image->modules[m]->number];
-			if (module->base != unload->base || module->tick > unload->tick || module->unload_tick < unload->tick)
+			if (module->base != unload->base || module->tick > unload->tick ||
+			    module->unload_tick < unload->tick)
 				continue;
 			module->unload_tick = unload->tick;
 			break;
@@ -427,7 +401,8 @@ static void link_unloads(struct trace_index *index)
 
 static int processes_by_thread(const void *left, const void *right)
 {
-	const struct trace_process *a = *(const struct trace_process *const *)left, *b = *(const struct trace_process *const *)right;
+	const struct trace_process *a = *(const struct trace_process *const *)left,
+				   *b = *(const struct trace_process *const *)right;
 	if (a->image->number != b->image->number)
 		return a->image->number < b->image->number ? -1 : 1;
 	if (a->tid != b->tid)
@@ -442,9 +417,9 @@ static struct trace_process *thread_at(struct trace_process **sorted, unsigned c
 	while (low < high) { /* the first that is beyond */
 		unsigned middle = low + (high - low) / 2;
 		const struct trace_process *process = sorted[middle];
-		int beyond = process->image->number != name->image->number ? process->image->number > name->image->number :
-			     process->tid != name->tid			   ? process->tid > name->tid :
-									     process->birth > name->tick;
+		int beyond = process->image->number != name->image->number ? process->image->number > name->image->number
+			     : process->tid != name->tid                   ? process->tid > name->tid
+									   : process->birth > name->tick;
 		if (beyond)
 			high = middle;
 		else
@@ -508,7 +483,8 @@ static void end_by_exec(struct trace_index *index)
 	struct trace *trace = &index->trace;
 	for (unsigned i = 0; i < trace->image_count; i++) {
 		const struct trace_image *image = trace->images[i];
-		struct trace_image *before = image->birth == LORG_BIRTH_EXEC && image->parent ? trace->images[image->parent->number] : NULL;
+		struct trace_image *before =
+			image->birth == LORG_BIRTH_EXEC && image->parent ? trace->images[image->parent->number] : NULL;
 		if (before && before->pid == image->pid && !before->exit.known)
 			before->exit = (struct trace_exit){.known = 1, .tick = image->tick, .reason = LORG_REASON_EXEC};
 	}
@@ -560,9 +536,11 @@ static void borrow_clock(struct trace_index *index)
 	struct trace *trace = &index->trace;
 	if (index->clock_count > 0 || trace->packet_count == 0 || !index->has_uuid)
 		return;
-	index_missing(index, "the clock", index->frequency ? "its event is missing: times are those of the counter" :
-							     "it is missing: times are in ticks");
-	if (index->frequency == 0 || !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
+	index_missing(index, "the clock",
+		      index->frequency ? "its event is missing: times are those of the counter"
+				       : "it is missing: times are in ticks");
+	if (index->frequency == 0 ||
+	    !index_grow(index, &index->clocks, index->clock_count, &index->clock_room, sizeof *index->clocks))
 		return;
 	uint64_t multiplier = (uint64_t)(((unsigned __int128)1000000000 << 32) / index->frequency);
 	index->clocks[index->clock_count++] = (struct clock_piece){.multiplier = multiplier ? multiplier : 1};

@@ -8,7 +8,7 @@
 /* A table of numbers by hash: open addressing, the owner compares. */
 struct number_table {
 	uint32_t *slots; /* number + 1; 0: empty */
-	uint32_t room;	 /* power of two */
+	uint32_t room;   /* power of two */
 	uint32_t count;
 };
 
@@ -16,11 +16,11 @@ struct stream {
 	uint32_t number; /* N of stream-N */
 	const uint8_t *bytes;
 	size_t length;
-	int mapped;		/* 1: to be unmapped */
-	uint64_t discarded;	/* events_discarded of its last packet */
-	uint64_t sequence;	/* that its next packet should have */
+	int mapped;         /* 1: to be unmapped */
+	uint64_t discarded; /* events_discarded of its last packet */
+	uint64_t sequence;  /* that its next packet should have */
 	uint32_t packets;
-	int damaged;		/* 1: something before its next packet was skipped */
+	int damaged; /* 1: something before its next packet was skipped */
 };
 
 struct clock_piece {
@@ -65,10 +65,10 @@ struct trace_index {
 	unsigned unload_count, unload_room;
 	uint8_t uuid[16];
 	int has_uuid;
-	unsigned damage_count;	 /* gaps that this reader found */
-	uint64_t damage_untold;	 /* beyond those that are listed */
+	unsigned damage_count;     /* gaps that this reader found */
+	uint64_t damage_untold;    /* beyond those that are listed */
 	uint64_t packets_promised; /* by the mark that ends a recording; 0: none */
-	uint64_t frequency;	   /* ticks a second by the metadata; 0 unknown */
+	uint64_t frequency;        /* ticks a second by the metadata; 0 unknown */
 	int out_of_memory;
 	unsigned last_process; /* of the packet before: the next is likely its too */
 };
@@ -86,7 +86,8 @@ void index_finish(struct trace_index *index);
 void index_damage(struct trace_index *index, const struct stream *stream, uint64_t offset, uint64_t bytes, const char *why);
 /* Something that is missing and has no place in a file. */
 void index_missing(struct trace_index *index, const char *what, const char *why);
-void index_gap(struct trace_index *index, struct trace_text what, struct trace_text why, uint64_t count, uint32_t pid, uint64_t tick);
+void index_gap(struct trace_index *index, struct trace_text what, struct trace_text why, uint64_t count, uint32_t pid,
+	       uint64_t tick);
 
 /* The number of an image or process, made when it is new; UINT_MAX when memory ran out. */
 struct trace_image *index_image(struct trace_index *index, const uint8_t id[16]);

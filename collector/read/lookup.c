@@ -49,16 +49,17 @@ const struct trace_image *trace_image_by_id(const struct trace *trace, uint64_t 
 	return index_find_image(trace->index, id);
 }
 
-const struct trace_port *trace_port(const struct trace *trace, const struct trace_image *image, int32_t fd, uint32_t generation)
+const struct trace_port *trace_port(const struct trace *trace, const struct trace_image *image, int32_t fd,
+				    uint32_t generation)
 {
 	const struct trace_index *index = trace->index;
 	unsigned low = 0, high = index->port_count;
 	while (low < high) { /* the first that is not before */
 		unsigned middle = low + (high - low) / 2;
 		const struct trace_port *port = &index->ports[middle];
-		int is_before = port->image != image ? port->image->number < image->number :
-				port->fd != fd	     ? port->fd < fd :
-						       port->generation < generation;
+		int is_before = port->image != image ? port->image->number < image->number
+				: port->fd != fd     ? port->fd < fd
+						     : port->generation < generation;
 		if (is_before)
 			low = middle + 1;
 		else
@@ -71,7 +72,8 @@ const struct trace_port *trace_port(const struct trace *trace, const struct trac
 }
 
 /* Whether `function` stands before (family, slot, tick) in the order of the table, or at it. */
-static int function_not_after(const struct trace_function *function, const struct trace_image *family, uint32_t slot, uint64_t tick)
+static int function_not_after(const struct trace_function *function, const struct trace_image *family, uint32_t slot,
+			      uint64_t tick)
 {
 	if (function->image->family != family)
 		return function->image->family->number < family->number;
@@ -80,7 +82,8 @@ static int function_not_after(const struct trace_function *function, const struc
 	return function->tick <= tick;
 }
 
-const struct trace_function *trace_function(const struct trace *trace, const struct trace_image *image, uint32_t function, uint64_t tick)
+const struct trace_function *trace_function(const struct trace *trace, const struct trace_image *image, uint32_t function,
+					    uint64_t tick)
 {
 	const struct trace_index *index = trace->index;
 	unsigned low = 0, high = index->function_count;
@@ -118,7 +121,8 @@ static const struct trace_module *own_module(const struct trace_image *image, ui
 	return NULL;
 }
 
-const struct trace_module *trace_module(const struct trace *trace, const struct trace_image *image, uint64_t address, uint64_t tick)
+const struct trace_module *trace_module(const struct trace *trace, const struct trace_image *image, uint64_t address,
+					uint64_t tick)
 {
 	(void)trace;
 	uint64_t at = tick;

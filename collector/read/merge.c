@@ -21,12 +21,12 @@ struct early {
 struct cursor {
 	const struct trace_packet *packet;
 	uint64_t previous; /* tick of the event before `at` */
-	uint32_t at;	   /* of the next event that is not early; packet->length: none left */
+	uint32_t at;       /* of the next event that is not early; packet->length: none left */
 	struct event_view next;
 	enum event_status next_status;
 	struct early *early;
 	uint32_t early_room, early_count, early_next;
-	uint64_t key; /* effective tick of the event to come */
+	uint64_t key;  /* effective tick of the event to come */
 	int key_early; /* 1: it is the next of the list */
 	int begun;
 };
@@ -120,7 +120,8 @@ static int set_key(struct cursor *cursor)
 	if (!has_early)
 		return 1;
 	const struct early *early = &cursor->early[cursor->early_next];
-	if (has_next && (early->effective > cursor->next.tick || (early->effective == cursor->next.tick && early->at > cursor->at)))
+	if (has_next &&
+	    (early->effective > cursor->next.tick || (early->effective == cursor->next.tick && early->at > cursor->at)))
 		return 1;
 	cursor->key_early = 1;
 	cursor->key = early->effective;
@@ -238,7 +239,8 @@ struct merge *merge_start(const struct trace *trace)
 
 static int is_superseded(const struct trace_event *event)
 {
-	return event->view.id == LORG_EVENT_EXIT && event->process->exit.known && event->process->exit.tick != event->view.tick;
+	return event->view.id == LORG_EVENT_EXIT && event->process->exit.known &&
+	       event->process->exit.tick != event->view.tick;
 }
 
 static int begin_packets(struct merge *merge)

@@ -89,7 +89,8 @@ static int metadata_uuid(const char *metadata, size_t length, uint8_t uuid[16])
 			continue;
 		if (!isxdigit((unsigned char)*at))
 			return 0;
-		unsigned digit = isdigit((unsigned char)*at) ? (unsigned)(*at - '0') : (unsigned)(tolower((unsigned char)*at) - 'a' + 10);
+		unsigned digit = isdigit((unsigned char)*at) ? (unsigned)(*at - '0')
+							     : (unsigned)(tolower((unsigned char)*at) - 'a' + 10);
 		uuid[digits / 2] = (uint8_t)(uuid[digits / 2] << 4 | digit);
 		digits++;
 	}
@@ -104,9 +105,10 @@ static int read_metadata(struct trace_index *index, const char *metadata, size_t
 		return refuse(error, size, "its metadata is not of lorg: name the directory of a recording by lorg run");
 	metadata_number(metadata, length, "lorg_abi_minor", &minor);
 	if (major != LORG_ABI_MAJOR)
-		return refuse(error, size,
-			      "it was recorded with version %llu of the format, this lorg reads version %d: use the lorg that recorded it",
-			      (unsigned long long)major, LORG_ABI_MAJOR);
+		return refuse(
+			error, size,
+			"it was recorded with version %llu of the format, this lorg reads version %d: use the lorg that recorded it",
+			(unsigned long long)major, LORG_ABI_MAJOR);
 	trace->abi_major = (uint32_t)major;
 	trace->abi_minor = (uint32_t)minor;
 	metadata_number(metadata, length, "freq", &index->frequency);
@@ -251,14 +253,15 @@ static int open_files(struct trace_index *index, const char *name, char *error, 
 	size_t length = 0;
 	if (!directory)
 		return refuse(error, size, "%s: %s", strerror(errno),
-			      errno == ENOENT ? "record a program with lorg run first, or name the directory" :
-						"name the directory of a recording by lorg run");
+			      errno == ENOENT ? "record a program with lorg run first, or name the directory"
+					      : "name the directory of a recording by lorg run");
 	int good = 0;
 	if (faccessat(dirfd(directory), "metadata", F_OK, 0) != 0)
-		refuse(error, size, "it is not a trace directory, the file metadata is missing: name the directory of a recording by lorg run");
+		refuse(error, size,
+		       "it is not a trace directory, the file metadata is missing: name the directory of a recording by lorg run");
 	else if (map_file(dirfd(directory), "metadata", &metadata, &length, error, size))
-		good = read_metadata(index, metadata ? (const char *)metadata : "", length < METADATA_MAXIMUM ? length : METADATA_MAXIMUM,
-				     error, size) &&
+		good = read_metadata(index, metadata ? (const char *)metadata : "",
+				     length < METADATA_MAXIMUM ? length : METADATA_MAXIMUM, error, size) &&
 		       map_streams(index, directory, error, size);
 	if (metadata)
 		munmap((void *)metadata, length);
@@ -282,8 +285,8 @@ struct trace *trace_open(const char *directory, char *error, size_t size)
 	return index_all(index, error, size);
 }
 
-struct trace *trace_open_memory(const char *metadata, size_t metadata_length, const struct trace_memory *streams, unsigned count,
-				char *error, size_t size)
+struct trace *trace_open_memory(const char *metadata, size_t metadata_length, const struct trace_memory *streams,
+				unsigned count, char *error, size_t size)
 {
 	struct trace_index *index = index_new();
 	if (!index) {

@@ -10,7 +10,7 @@
 
 enum {
 	PACKET_MAXIMUM = 16 << 20, /* bytes; longer cannot be */
-	GAPS_LISTED = 200,	   /* damages told one by one */
+	GAPS_LISTED = 200,         /* damages told one by one */
 };
 
 /* ---- tables by hash ---------------------------------------------------- */
@@ -21,7 +21,8 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 	return hash ^ hash >> 29;
 }
 
-static int table_make_room(struct trace_index *index, struct number_table *table, uint64_t (*hash_of)(struct trace_index *, uint32_t))
+static int table_make_room(struct trace_index *index, struct number_table *table,
+			   uint64_t (*hash_of)(struct trace_index *, uint32_t))
 {
 	if (table->count * 2 < table->room)
 		return 1;
@@ -119,14 +120,16 @@ unsigned index_process(struct trace_index *index, const struct lorg_packet *head
 	if (!table_make_room(index, &index->process_table, hash_of_process))
 		return UINT_MAX;
 	uint32_t mask = index->process_table.room - 1;
-	uint32_t at = (uint32_t)process_hash(head->image, head->pid, head->tid, head->runtime_process, head->process_birth) & mask;
+	uint32_t at =
+		(uint32_t)process_hash(head->image, head->pid, head->tid, head->runtime_process, head->process_birth) & mask;
 	for (; index->process_table.slots[at]; at = (at + 1) & mask) {
 		unsigned number = index->process_table.slots[at] - 1;
 		if (is_process(&trace->processes[number], head))
 			return index->last_process = number;
 	}
 	struct trace_image *image = index_image(index, head->image);
-	if (!image || !index_grow(index, &trace->processes, trace->process_count, &index->process_room, sizeof *trace->processes))
+	if (!image ||
+	    !index_grow(index, &trace->processes, trace->process_count, &index->process_room, sizeof *trace->processes))
 		return UINT_MAX;
 	if (image->pid == 0)
 		image->pid = head->pid;
@@ -217,7 +220,8 @@ static void copy_text(char *to, size_t size, struct trace_text text)
 	to[length] = 0;
 }
 
-void index_gap(struct trace_index *index, struct trace_text what, struct trace_text why, uint64_t count, uint32_t pid, uint64_t tick)
+void index_gap(struct trace_index *index, struct trace_text what, struct trace_text why, uint64_t count, uint32_t pid,
+	       uint64_t tick)
 {
 	struct trace_gap gap = {.count = count ? count : 1, .pid = pid, .tick = tick};
 	copy_text(gap.what, sizeof gap.what, what);
@@ -230,7 +234,8 @@ void index_gap(struct trace_index *index, struct trace_text what, struct trace_t
 enum head_state { HEAD_GOOD, HEAD_BAD, HEAD_CUT, HEAD_FOREIGN };
 
 /* Looks at what should be the head of a packet, `room` bytes before the end of the file. */
-static enum head_state look_at_head(const struct trace_index *index, const uint8_t *at, size_t room, struct lorg_packet *head)
+static enum head_state look_at_head(const struct trace_index *index, const uint8_t *at, size_t room,
+				    struct lorg_packet *head)
 {
 	uint32_t magic;
 	if (room < sizeof magic)
@@ -339,13 +344,10 @@ static void take_packet(struct trace_index *index, struct stream *stream, size_t
 static const char *damage_name(enum head_state state)
 {
 	switch (state) {
-	case HEAD_CUT:
-		return "the file ends within a packet";
-	case HEAD_FOREIGN:
-		return "packets of another trace";
+	case HEAD_CUT: return "the file ends within a packet";
+	case HEAD_FOREIGN: return "packets of another trace";
 	case HEAD_BAD:
-	case HEAD_GOOD:
-		break;
+	case HEAD_GOOD: break;
 	}
 	return "not a packet";
 }
@@ -383,7 +385,8 @@ static void index_stream(struct trace_index *index, struct stream *stream)
 			continue;
 		}
 		size_t next = next_packet(index, stream, offset);
-		index_damage(index, stream, offset, next - offset, damaged ? "damaged: its checksum differs" : damage_name(state));
+		index_damage(index, stream, offset, next - offset,
+			     damaged ? "damaged: its checksum differs" : damage_name(state));
 		offset = next;
 		stream->damaged = 1;
 	}

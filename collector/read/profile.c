@@ -121,7 +121,9 @@ static uint32_t function_by_address(struct walker *walker, uint64_t address, int
 	for (uint32_t i = 0; doubled && i < profile->function_count; i++) {
 		const struct profile_function *function = &profile->functions[i];
 		if (function->by_address || function->slot >= LORG_FUNCTIONS)
-			place(table, address_hash(function->image->family, function->by_address ? function->address : ~(uint64_t)function->slot),
+			place(table,
+			      address_hash(function->image->family,
+					   function->by_address ? function->address : ~(uint64_t)function->slot),
 			      i);
 	}
 	uint64_t hash = address_hash(family, key);
@@ -261,7 +263,8 @@ static struct profile_port *port_of(struct walker *walker, uint64_t object, uint
 	if (!grow(walker, &profile->ports, profile->port_count, &walker->port_room, sizeof *profile->ports))
 		return NULL;
 	place(table, hash, profile->port_count);
-	profile->ports[profile->port_count] = (struct profile_port){.image = image, .object = object, .generation = generation};
+	profile->ports[profile->port_count] =
+		(struct profile_port){.image = image, .object = object, .generation = generation};
 	table->count++;
 	return &profile->ports[profile->port_count++];
 }
@@ -381,9 +384,7 @@ static void count_other(struct walker *walker, const struct event_view *view)
 		break;
 	case LORG_EVENT_EXIT_FUNCTION:
 	case LORG_EVENT_EXIT_LINE:
-	case LORG_EVENT_RETURN:
-		leave(walker, function_by_slot(walker, (uint32_t)event_number(view, 0)));
-		break;
+	case LORG_EVENT_RETURN: leave(walker, function_by_slot(walker, (uint32_t)event_number(view, 0))); break;
 	case LORG_EVENT_CATCH_LINE: /* it goes on in that function: all it called has been left */
 		unwind_to(walker, function_by_slot(walker, (uint32_t)event_number(view, 0)));
 		break;
@@ -391,36 +392,17 @@ static void count_other(struct walker *walker, const struct event_view *view)
 		enter(walker, function_by_address(walker, event_number(view, 0), 1, 0));
 		walker->thread->calls++;
 		break;
-	case LORG_EVENT_EXIT_ADDRESS:
-		leave(walker, function_by_address(walker, event_number(view, 0), 1, 0));
-		break;
-	case LORG_EVENT_OPEN:
-		count_open(walker, view);
-		break;
-	case LORG_EVENT_CONNECTED:
-		count_connected(walker, view);
-		break;
+	case LORG_EVENT_EXIT_ADDRESS: leave(walker, function_by_address(walker, event_number(view, 0), 1, 0)); break;
+	case LORG_EVENT_OPEN: count_open(walker, view); break;
+	case LORG_EVENT_CONNECTED: count_connected(walker, view); break;
 	case LORG_EVENT_SEND:
-	case LORG_EVENT_SEND_TO_NON_EXISTING:
-		count_send(walker, view);
-		break;
-	case LORG_EVENT_RECEIVE:
-		count_receive(walker, view);
-		break;
-	case LORG_EVENT_IN:
-		count_in(walker, view);
-		break;
-	case LORG_EVENT_OPEN_CALL:
-		count_open_call(walker, view);
-		break;
-	case LORG_EVENT_TIMEOUT:
-		count_timeout(walker, view);
-		break;
-	case LORG_EVENT_COUNTERS:
-		count_allocations(walker, view);
-		break;
-	default:
-		break;
+	case LORG_EVENT_SEND_TO_NON_EXISTING: count_send(walker, view); break;
+	case LORG_EVENT_RECEIVE: count_receive(walker, view); break;
+	case LORG_EVENT_IN: count_in(walker, view); break;
+	case LORG_EVENT_OPEN_CALL: count_open_call(walker, view); break;
+	case LORG_EVENT_TIMEOUT: count_timeout(walker, view); break;
+	case LORG_EVENT_COUNTERS: count_allocations(walker, view); break;
+	default: break;
 	}
 }
 
@@ -466,7 +448,8 @@ static void walk_packet(struct walker *walker, const struct trace_packet *packet
 
 static int packets_by_process(const void *left, const void *right)
 {
-	const struct trace_packet *a = *(const struct trace_packet *const *)left, *b = *(const struct trace_packet *const *)right;
+	const struct trace_packet *a = *(const struct trace_packet *const *)left,
+				  *b = *(const struct trace_packet *const *)right;
 	if (a->process != b->process)
 		return a->process < b->process ? -1 : 1;
 	if (a->session != b->session)
@@ -491,7 +474,8 @@ static void walk_all(struct walker *walker, const struct trace_packet **packets)
 {
 	const struct trace *trace = walker->trace;
 	for (size_t i = 0; i < trace->packet_count && !walker->out_of_memory; i++) {
-		if (i == 0 || packets[i]->process != packets[i - 1]->process || packets[i]->session != packets[i - 1]->session)
+		if (i == 0 || packets[i]->process != packets[i - 1]->process ||
+		    packets[i]->session != packets[i - 1]->session)
 			begin_thread(walker, &trace->processes[packets[i]->process]);
 		walk_packet(walker, packets[i]);
 	}

@@ -19,9 +19,9 @@
 
 struct profile_function {
 	const struct trace_image *image; /* one that called it */
-	uint64_t tick;			 /* when it was first called: to resolve it by */
-	uint32_t slot;			 /* in the function table of the family */
-	int by_address;			 /* 1: address counts, not slot */
+	uint64_t tick;                   /* when it was first called: to resolve it by */
+	uint32_t slot;                   /* in the function table of the family */
+	int by_address;                  /* 1: address counts, not slot */
 	uint64_t address;
 	uint64_t entries, total, self;
 	uint64_t active; /* frames open while counting */
@@ -31,9 +31,9 @@ struct profile_port {
 	const struct trace_image *image;
 	uint64_t object; /* descriptor, or 2^31 + msqid */
 	uint32_t generation, driver;
-	struct trace_text name, local, peer; /* local, peer: sockaddr */
+	struct trace_text name, local, peer;                       /* local, peer: sockaddr */
 	uint64_t sent, sent_bytes, received, received_bytes, ends; /* ends: receives that found the end of the stream */
-	uint64_t refused; /* sends to what no longer exists */
+	uint64_t refused;                                          /* sends to what no longer exists */
 };
 
 struct profile_wait {
@@ -45,7 +45,7 @@ struct profile_thread {
 	uint64_t calls, waits, waited;
 	uint64_t sent, sent_bytes, received, received_bytes;
 	uint64_t words_allocated, allocations, frees, allocation_failures; /* by its last COUNTERS event */
-	uint64_t frames_open;	 /* at its end */
+	uint64_t frames_open;                                              /* at its end */
 	uint64_t exits_unmatched; /* exits of functions that were not seen entered */
 };
 
@@ -55,7 +55,7 @@ struct profile {
 	struct profile_port *ports;
 	unsigned port_count;
 	struct profile_wait waits[LORG_HOOKS]; /* by hook */
-	struct profile_thread *threads;	       /* by number of the process */
+	struct profile_thread *threads;        /* by number of the process */
 	int lower_bounds;
 };
 

@@ -35,11 +35,11 @@ struct trace_image;
 /* A loaded object of an image, by MODULE and MODULE_UNLOADED events. */
 struct trace_module {
 	const struct trace_image *image; /* who told */
-	uint64_t tick, unload_tick;	 /* mapped from .. to; unload_tick UINT64_MAX while mapped */
-	uint64_t base;			 /* load bias: address - base is the address in the file's symbols */
-	uint64_t start, size;		 /* mapped bytes */
+	uint64_t tick, unload_tick;      /* mapped from .. to; unload_tick UINT64_MAX while mapped */
+	uint64_t base;                   /* load bias: address - base is the address in the file's symbols */
+	uint64_t start, size;            /* mapped bytes */
 	struct trace_text path, build_id;
-	unsigned number;		 /* within the trace, for caches */
+	unsigned number; /* within the trace, for caches */
 };
 
 /* How a process or program ended. */
@@ -57,13 +57,13 @@ struct trace_image {
 	unsigned number;
 	uint32_t pid, own_pid, parent_pid, uid;
 	uint32_t birth; /* enum lorg_birth */
-	int told;	/* its IMAGE event was seen */
-	uint64_t tick;	/* of the IMAGE event, or its first packet's begin */
+	int told;       /* its IMAGE event was seen */
+	uint64_t tick;  /* of the IMAGE event, or its first packet's begin */
 	uint8_t parent_id[16];
 	const struct trace_image *parent; /* NULL: none, or not in this trace */
 	const struct trace_image *family; /* the first image of its arena: function slots are numbered in it */
 	uint64_t entry_address;
-	struct trace_text file, argv;	/* argv: zero-separated */
+	struct trace_text file, argv; /* argv: zero-separated */
 	struct trace_exit exit;
 	const struct trace_module **modules; /* sorted by tick */
 	unsigned module_count;
@@ -77,7 +77,7 @@ struct trace_process {
 	unsigned number;
 	uint64_t first_tick, last_tick;
 	uint64_t event_count;
-	uint64_t lost;		/* events */
+	uint64_t lost;          /* events */
 	struct trace_exit exit; /* the last one it wrote */
 	struct trace_text name; /* the last it was registered by; length 0: none */
 };
@@ -89,7 +89,7 @@ struct trace_function {
 	uint64_t address;
 	uint32_t function, arity;
 	struct trace_text name, file; /* length 0: to be found by its address */
-	unsigned number;	      /* within the trace, for caches */
+	unsigned number;              /* within the trace, for caches */
 };
 
 struct trace_hook {
@@ -107,15 +107,15 @@ struct trace_port {
 };
 
 struct trace_packet {
-	const uint8_t *start; /* of its head */
-	uint32_t length;      /* bytes of content, head included */
+	const uint8_t *start;    /* of its head */
+	uint32_t length;         /* bytes of content, head included */
 	uint32_t stream, number; /* file, and place in it */
 	uint32_t session;
 	uint64_t begin, end;
-	uint64_t earliest; /* least effective tick of its events, as found, or begin */
+	uint64_t earliest;    /* least effective tick of its events, as found, or begin */
 	uint32_t early_count; /* events that tell of an earlier entry */
-	uint64_t lost; /* events lost between this packet and the one before it in its stream */
-	unsigned process; /* number of its struct trace_process */
+	uint64_t lost;        /* events lost between this packet and the one before it in its stream */
+	unsigned process;     /* number of its struct trace_process */
 };
 
 /* What the trace does not have. Texts are zero-terminated. */
@@ -136,17 +136,18 @@ struct trace {
 	unsigned process_count;
 	struct trace_image **images;
 	unsigned image_count;
-	struct trace_hook *hooks; /* LORG_HOOKS of them */
+	struct trace_hook *hooks;                  /* LORG_HOOKS of them */
 	struct trace_text sessions[LORG_SESSIONS]; /* names by slot; length 0: not told */
+	uint32_t asked;				   /* enum lorg_gate bits that any session asked for */
 	struct trace_gap *gaps;
 	unsigned gap_count;
 	uint64_t event_count;
 	uint64_t event_counts[LORG_EVENT_LAST]; /* by id */
-	uint64_t lost;		/* events, told by packet heads and LOST events */
-	uint64_t first_tick, last_tick; /* of events of programs; 0, 0 when there are none */
+	uint64_t lost;                          /* events, told by packet heads and LOST events */
+	uint64_t first_tick, last_tick;         /* of events of programs; 0, 0 when there are none */
 	uint32_t abi_major, abi_minor;
 	int has_clock;
-	int ended;		/* the recording was brought to its end */
+	int ended; /* the recording was brought to its end */
 	int64_t wall_offset_ns;
 	struct trace_index *index; /* the reader's own */
 };
@@ -164,8 +165,8 @@ struct trace_memory {
 };
 
 /* As trace_open(), from memory. metadata may be NULL: nothing to compare with. Aligned to 8 bytes or not. */
-struct trace *trace_open_memory(const char *metadata, size_t metadata_length, const struct trace_memory *streams, unsigned count,
-				char *error, size_t size);
+struct trace *trace_open_memory(const char *metadata, size_t metadata_length, const struct trace_memory *streams,
+				unsigned count, char *error, size_t size);
 
 void trace_close(struct trace *trace);
 
@@ -180,13 +181,15 @@ const struct trace_function *trace_function(const struct trace *trace, const str
 					    uint64_t tick);
 
 /* The module that holds an address of an image at a tick. NULL: none. */
-const struct trace_module *trace_module(const struct trace *trace, const struct trace_image *image, uint64_t address, uint64_t tick);
+const struct trace_module *trace_module(const struct trace *trace, const struct trace_image *image, uint64_t address,
+					uint64_t tick);
 
 /* NULL: no such id, or never named. */
 const struct trace_hook *trace_hook(const struct trace *trace, uint32_t hook);
 
 /* NULL: its opening was not seen. */
-const struct trace_port *trace_port(const struct trace *trace, const struct trace_image *image, int32_t fd, uint32_t generation);
+const struct trace_port *trace_port(const struct trace *trace, const struct trace_image *image, int32_t fd,
+				    uint32_t generation);
 
 /* The image of that id; NULL: not in this trace. */
 const struct trace_image *trace_image_by_id(const struct trace *trace, uint64_t low, uint64_t high);
@@ -197,11 +200,11 @@ struct trace_event {
 	struct event_view view;
 	const struct trace_process *process;
 	uint32_t session;
-	uint64_t time; /* ns of CLOCK_MONOTONIC, of its effective tick */
-	uint64_t hlc;  /* strictly increasing */
+	uint64_t time;   /* ns of CLOCK_MONOTONIC, of its effective tick */
+	uint64_t hlc;    /* strictly increasing */
 	uint64_t number; /* from 1 */
-	uint64_t lost; /* events of this process lost just before this one */
-	int superseded; /* 1: an exit that a later one of the same process replaces */
+	uint64_t lost;   /* events of this process lost just before this one */
+	int superseded;  /* 1: an exit that a later one of the same process replaces */
 };
 
 /*

@@ -19,7 +19,7 @@ enum { BUILD_ID_MAXIMUM = 64 };
 struct function_symbol {
 	uint64_t start, size;
 	const char *raw_name; /* the Dwfl's */
-	char *name;	      /* demangled when first asked; ours */
+	char *name;           /* demangled when first asked; ours */
 };
 
 struct symbol_file {
@@ -178,7 +178,8 @@ static int has_build_id(const struct symbol_file *file)
 	const unsigned char *bits;
 	GElf_Addr address;
 	int length = dwfl_module_build_id(file->dwfl_module, &bits, &address);
-	return length > 0 && (size_t)length == file->build_id_length && memcmp(bits, file->build_id, file->build_id_length) == 0;
+	return length > 0 && (size_t)length == file->build_id_length &&
+	       memcmp(bits, file->build_id, file->build_id_length) == 0;
 }
 
 /* Opens a regular file; a path from a trace may name anything, and opening a device may do something. */
@@ -211,14 +212,16 @@ static int open_recorded(struct symbols *symbols, struct symbol_file *file)
 		return 0;
 	}
 	if (!open_dwfl(file, file->path, fd)) {
-		snprintf(file->trouble, sizeof file->trouble, "it is not an ELF file any more: addresses are shown without names");
+		snprintf(file->trouble, sizeof file->trouble,
+			 "it is not an ELF file any more: addresses are shown without names");
 		return 0;
 	}
 	int same = file->build_id_length ? has_build_id(file) : !changed_since(symbols, &status);
 	if (same)
 		return 1;
 	close_dwfl(file);
-	snprintf(file->trouble, sizeof file->trouble, "the file has changed since the recording: addresses are shown without names");
+	snprintf(file->trouble, sizeof file->trouble,
+		 "the file has changed since the recording: addresses are shown without names");
 	return 0;
 }
 

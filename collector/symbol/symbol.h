@@ -35,7 +35,7 @@ struct symbol {
 	const char *name;     /* demangled where it is mangled */
 	const char *raw_name; /* as in the file */
 	uint64_t offset;      /* of the address from the symbol's start */
-	uint64_t start;	      /* address in the file's terms */
+	uint64_t start;       /* address in the file's terms */
 };
 
 /* address: in the file's terms, that is less the load bias. Returns 0 when no name is known. */
@@ -52,7 +52,8 @@ const char *symbol_file_trouble(const struct symbol_file *file);
 const char *symbol_file_path(const struct symbol_file *file);
 
 /* Calls `tell` for each file in trouble, once a file. */
-void symbols_troubles(struct symbols *symbols, void (*tell)(const char *path, const char *why, void *context), void *context);
+void symbols_troubles(struct symbols *symbols, void (*tell)(const char *path, const char *why, void *context),
+		      void *context);
 
 /* A C++ name for people; the name itself where it is none. Belongs to the caller (free); NULL: out of memory. */
 char *symbol_demangle(const char *name);

@@ -195,6 +195,9 @@ enum lorg_gate {
 	LORG_GATE_ALLOCATION = 32, /* an event for each allocation */
 	LORG_GATE_COUNT = 64,	/* allocator word counts, calls a hook */
 	LORG_GATE_ALL = 128,	/* also what did not wait: uncontended locks, running_ports */
+	/* In a session's gate_mask, beside LORG_GATE_MESSAGE: which halves of it. */
+	LORG_MASK_SEND = 256,
+	LORG_MASK_RECEIVE = 512,
 };
 
 struct lorg_arena {

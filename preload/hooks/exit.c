@@ -101,7 +101,7 @@ void hook_quick_exit_2_10(int status)
 /* abort raises inside libc, where no hook sees it: the signal is told here, the end by the collector. */
 void hook_abort(void)
 {
-	struct thread *self = (hook_gate(HOOK_abort) & LORG_GATE_MESSAGE) ? thread_self() : 0;
+	struct thread *self = (hook_gate(HOOK_abort) & LORG_GATE_MESSAGE) && session_wants(LORG_MASK_SEND) ? thread_self() : 0;
 	if (self && !self->busy)
 		EVENT_WRITE(self, SIGNAL_SENT, .entry = clock_now(), .signal = SIGABRT, .hook = HOOK_abort, .to_pid = (int)program_own_pid(),
 			    .to_tid = self->process->own_tid);

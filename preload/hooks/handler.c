@@ -156,7 +156,7 @@ static __attribute__((noinline)) void tell_receipt(int signal, const siginfo_t *
 {
 	struct thread *self = thread_self();
 	struct lorg_event_SIGNAL_RECEIVED event = {.signal = (uint32_t)signal, .hook = HOOK_sigaction};
-	if (!self)
+	if (!self || !session_wants(LORG_MASK_RECEIVE))
 		return;
 	if (information) {
 		event.code = information->si_code;

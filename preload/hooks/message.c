@@ -491,6 +491,8 @@ static uint32_t received_channel(const struct hook_call *call, const struct end 
 
 static void write_send(struct hook_call *call, uint64_t object, const struct end *end, const struct message *message)
 {
+	if (!session_wants(LORG_MASK_SEND))
+		return;
 	struct pieces pieces;
 	gather(&pieces, call->self, message);
 	struct place place = sent_place(call, end, sent_channel(call, end, message), message->bytes);
@@ -512,6 +514,8 @@ static void write_send(struct hook_call *call, uint64_t object, const struct end
 
 static void write_receive(struct hook_call *call, uint64_t object, const struct end *end, const struct message *message)
 {
+	if (!session_wants(LORG_MASK_RECEIVE))
+		return;
 	struct pieces pieces;
 	gather(&pieces, call->self, message);
 	struct place place = received_place(call, end, received_channel(call, end), message->bytes);
@@ -649,7 +653,7 @@ static void send_leave(struct hook_call *call, int fd, intptr_t result)
 		return;
 	if (result >= 0)
 		sent(call, fd, end, result);
-	else if (is_gone(call->error))
+	else if (is_gone(call->error) && session_wants(LORG_MASK_SEND))
 		send_failed(call, (uint64_t)(uint32_t)fd, end);
 }
 
@@ -662,7 +666,7 @@ static int is_looking_only(const struct hook_call *call)
 
 static void received_signals(struct hook_call *call, intptr_t bytes)
 {
-	if (call->hook->argument.buffer < 0)
+	if (call->hook->argument.buffer < 0 || !session_wants(LORG_MASK_RECEIVE))
 		return;
 	const struct signalfd_siginfo *taken = (const struct signalfd_siginfo *)argument(call, call->hook->argument.buffer);
 	for (uint64_t i = 0; i < (uint64_t)bytes / sizeof *taken; i++)
@@ -725,7 +729,7 @@ static void receive_leave(struct hook_call *call, int fd, intptr_t result)
 {
 	const struct end *end = end_of(call, SCRATCH_END);
 	if (result < 0) {
-		if (ran_out(call, fd))
+		if (session_wants(LORG_MASK_RECEIVE) && ran_out(call, fd))
 			EVENT_WRITE(call->self, TIMEOUT, .since = call->entry, .object = (uint64_t)(uint32_t)fd,
 				    .limit_ns = limit_ns(call), .hook = call->hook->shown_as, .error = call->error);
 		return;
@@ -748,7 +752,7 @@ static void transfer_leave(struct hook_call *call, intptr_t result)
 	struct message message = {.requested = argument(call, call->hook->argument.length),
 				  .flags = LORG_MESSAGE_NOT_COPIED};
 	if (result < 0) {
-		if (target->driver && is_gone(call->error))
+		if (target->driver && is_gone(call->error) && session_wants(LORG_MASK_SEND))
 			send_failed(call, (uint64_t)(uint32_t)to, target);
 		return;
 	}
@@ -803,12 +807,14 @@ static int write_common(struct hook_call *call, intptr_t result)
 {
 	const struct end *end = end_of(call, SCRATCH_END);
 	uint64_t bytes = (uint64_t)result, kept = call->argument[2] < bytes ? call->argument[2] : bytes;
+	int sends = call->hook->role == ROLE_send;
+	if (!session_wants(sends ? LORG_MASK_SEND : LORG_MASK_RECEIVE))
+		return 1;
 	struct event_place place;
 	if (kept > the_arena.message_length)
 		kept = the_arena.message_length;
 	if (!is_common(call, end) || !event_open(call->self, &place, sizeof(struct lorg_event_SEND) + (uint32_t)kept))
 		return 0;
-	int sends = call->hook->role == ROLE_send;
 	struct place where =
 		sends ? sent_place(call, end, end->channel_out, bytes) : received_place(call, end, end->channel_in, bytes);
 	struct lorg_event_SEND *event = (void *)place.fields;

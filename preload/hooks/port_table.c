@@ -405,6 +405,8 @@ void port_opened(struct hook_call *call, int fd, int from)
 static void write_closed(struct thread *self, const struct port *port, int fd, enum lorg_reason reason, int status,
 			 uint32_t hook)
 {
+	if (!(the_arena.gate_mask & LORG_GATE_PORT))
+		return;
 	if (port->registered) {
 		struct lorg_event_UNREGISTER event = {.kind = 1, .fd = fd, .generation = port->generation};
 		event_write(self, LORG_EVENT_UNREGISTER, &event, sizeof event, 0, 0, 0);

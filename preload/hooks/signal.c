@@ -112,7 +112,7 @@ static int may_hit_sender(const struct lorg_event_SIGNAL_SENT *event)
 static void kill_enter(struct hook_call *call)
 {
 	call->entry = clock_now();
-	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE))
+	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
 		return;
 	if (call->hook->argument.object >= 0)
 		call->scratch[SCRATCH_THREAD] = thread_id_of(argument(call, call->hook->argument.object));
@@ -151,7 +151,7 @@ static void correct_record(const struct hook_call *call)
 
 static void kill_leave(struct hook_call *call)
 {
-	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE))
+	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
 		return;
 	if (call->scratch[SCRATCH_POSITION]) {
 		if (call->error)
@@ -218,7 +218,7 @@ static void take_leave(struct hook_call *call, intptr_t result)
 		return;
 	}
 	running_in(call, 0, result);
-	if (call->gate & LORG_GATE_MESSAGE)
+	if ((call->gate & LORG_GATE_MESSAGE) && session_wants(LORG_MASK_RECEIVE))
 		wait_ended(call, result);
 }
 

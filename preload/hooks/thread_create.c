@@ -235,6 +235,8 @@ static void finish(struct thread *self, const struct spawn_call *call, struct st
 int hook_pthread_create(pthread_t *object, const pthread_attr_t *attributes, void *(*routine)(void *), void *argument)
 {
 	struct spawn_call call;
+	if (routine == thread_start) /* thrd_create's own, on its way through libc */
+		return REAL(pthread_create)(object, attributes, routine, argument);
 	int saved_errno = *hook_errno();
 	struct thread *self = spawn_begin(&call, HOOK_pthread_create, LORG_BIRTH_THREAD, (uintptr_t)__builtin_return_address(0));
 	struct start_slot *slot = self ? announce(self, HOOK_pthread_create, (void *)(uintptr_t)routine, argument) : 0;

@@ -97,6 +97,8 @@ void wait_enter(struct hook_call *call)
 
 static void tell_timeout(struct hook_call *call)
 {
+	if (!session_wants(LORG_MASK_RECEIVE))
+		return;
 	EVENT_WRITE(call->self, TIMEOUT, .since = call->entry, .object = call->scratch[WAIT_OBJECT],
 		    .limit_ns = (int64_t)call->scratch[WAIT_TIMEOUT], .hook = call->hook->shown_as);
 }

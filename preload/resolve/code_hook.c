@@ -182,6 +182,9 @@ static void text_change(struct code_hook *hook, int memory)
 /* Every row that leads to the changed entry goes by the trampoline instead: the alias __read as well as read. */
 static void rows_redirect(const struct code_hook *hook)
 {
+	void *next = hook_next_definition(hook->id);
+	if (next && next != hook->target)
+		__atomic_store_n(&hook_passed_on[hook->id], next, __ATOMIC_RELAXED);
 	hook_real_functions[hook->id] = hook->original;
 	for (uint32_t id = 0; id < HOOK_COUNT; id++) {
 		if (hook_real_functions[id] == hook->target)

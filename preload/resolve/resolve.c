@@ -17,6 +17,7 @@
 
 void *hook_real_functions[HOOK_COUNT];
 uint8_t hook_deferred[HOOK_COUNT];
+void *hook_passed_on[HOOK_COUNT];
 intptr_t hook_errno_offset;
 int hook_errno_unknown;
 
@@ -93,6 +94,11 @@ static void *find_real(uint32_t id)
 		return function;
 	__atomic_store_n(&found_late[id], 1, __ATOMIC_RELAXED);
 	return find_between(last_of_start, 0, id);
+}
+
+void *hook_next_definition(uint32_t id)
+{
+	return find_real(id);
 }
 
 void *hook_resolve(uint32_t id)

@@ -33,6 +33,9 @@ extern HIDDEN const uint8_t hook_absent[];
 /* The row whose inner entry point a row's real function goes through, plus 1; 0: none. Generated. */
 extern HIDDEN const uint16_t hook_reaches[];
 
+/* The definition behind ours in search order, as it is before any code hook; NULL: none. */
+HIDDEN void *hook_next_definition(uint32_t id);
+
 /* The loaded objects in the order in which names are searched; NULL when they cannot be found. */
 HIDDEN const struct link_map *link_map_first(void);
 /* The entry of liblorg.so itself, or NULL. */

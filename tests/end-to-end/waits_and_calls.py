@@ -6,9 +6,11 @@ The programs are deterministic; the head of each says what it does how often.
 """
 
 import collections
+import glob
+import os
 import subprocess
 
-from lorgtest import Run, check, equal, finish, fixture, log, lost
+from lorgtest import ROOT, Run, check, equal, finish, fixture, log, lost, scratch, skip
 
 
 def record(name, *options):
@@ -115,10 +117,61 @@ def handlers():
                               taken["SIGRTMIN+1"]), (1010, 1000, 1000))
 
 
+def built(folder, output, *arguments):
+    path = os.path.join(folder, output)
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-g", "-O1", "-fPIC", "-o", path, *arguments], check=True)
+    return path
+
+
+def source(name):
+    return os.path.join(ROOT, "tests", "fixtures", "plugins", name)
+
+
+def same_as_untraced(name, command):
+    """The events of a command that does the same as without us."""
+    plain = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    run = Run(command)
+    check(name + " as untraced", (run.status, run.stdout, run.stderr) == (plain.returncode, plain.stdout, ""), run.why())
+    return collections.Counter(e["tag"] for e in log(run.directory))
+
+
+def own_tracing_functions():
+    """A program's own tracing functions are called after ours, be they linked or in what a plug-in needs."""
+    folder = scratch("own")
+    os.mkdir(folder)
+    library = built(folder, "libown.so", "-shared", source("own_functions.c"))
+    linked = ["-finstrument-functions", source("caller.c"), library, "-Wl,-rpath," + folder]
+    tags = same_as_untraced("own functions, linked", [built(folder, "caller", *linked)])
+    equal("own functions, linked, told", (tags["enter"], tags["exit_function"], tags["catch"]), (22, 22, 10))
+    plugin = built(folder, "plugin.so", "-shared", "-DPLUGIN", *linked)
+    loader = built(folder, "loader", source("loader.c"))
+    tags = same_as_untraced("own functions, loaded", [loader, plugin])
+    equal("own functions, loaded, told", (tags["enter"], tags["exit_function"], tags["catch"]), (126, 126, 60))
+
+
+def two_runtimes():
+    """Plug-ins with C++ runtimes of their own throw and catch each by its own."""
+    folder = scratch("runtimes")
+    os.mkdir(folder)
+    loader = built(folder, "loader", source("loader.c"))
+    one = built(folder, "one.so", "-shared", source("thrower.cc"), "-lstdc++")
+    tags = same_as_untraced("loaded runtime", [loader, one])
+    equal("loaded runtime told", (tags["throw"], tags["catch"], tags["catch_again"]), (60, 30, 30))
+    others = [p for p in glob.glob("/usr/lib/*/libc++abi.so.1") if os.path.exists(p)]
+    if not others:
+        skip("two runtimes", "no libc++abi here")
+        return
+    two = built(folder, "two.so", "-shared", source("thrower.cc"), others[0], "-lgcc_s")
+    tags = same_as_untraced("two runtimes", [loader, one, two])
+    equal("two runtimes told", (tags["throw"], tags["catch"], tags["catch_again"]), (120, 60, 60))
+
+
 locks()
 waits()
 allocations()
 calls()
 exceptions()
 handlers()
+own_tracing_functions()
+two_runtimes()
 finish()

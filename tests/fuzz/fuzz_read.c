@@ -91,8 +91,12 @@ static void print_all(const struct trace *trace, struct names *names)
 	static format_function *const functions[] = {format_text, format_json, format_erlang};
 	struct output output;
 	output_begin(&output, -1);
-	struct formatter formatter = {
-		.trace = trace, .names = names, .output = &output, .json = json_new(&output), .causes = causes_new(), .timestamps = 1};
+	struct formatter formatter = {.trace = trace,
+				      .names = names,
+				      .output = &output,
+				      .json = json_new(&output),
+				      .causes = causes_new(),
+				      .timestamps = 1};
 	struct merge *merge = merge_start(trace);
 	struct trace_event event;
 	uint64_t hlc = 0, count = 0;

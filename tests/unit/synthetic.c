@@ -26,8 +26,8 @@ struct lorg_packet *synthetic_head(struct synthetic *stream)
 	return stream->builder.head;
 }
 
-void synthetic_event(struct synthetic *stream, uint16_t id, uint64_t tick, const void *fields, const struct packet_bytes *bytes,
-		     unsigned count)
+void synthetic_event(struct synthetic *stream, uint16_t id, uint64_t tick, const void *fields,
+		     const struct packet_bytes *bytes, unsigned count)
 {
 	ck_assert_int_eq(packet_event(&stream->builder, id, tick, fields, bytes, count), 0);
 	stream->last = tick;
@@ -74,8 +74,8 @@ void synthetic_free(struct synthetic *stream)
 void synthetic_clock(struct synthetic *stream)
 {
 	synthetic_packet(stream, (struct synthetic_process){0}, 0);
-	SYNTHETIC_EVENT(stream, CLOCK, 0, .base_tick = 0, .base_ns = 0, .multiplier = (uint64_t)1 << 32, .frequency = 1000000000,
-			.source = LORG_CLOCK_MONOTONIC);
+	SYNTHETIC_EVENT(stream, CLOCK, 0, .base_tick = 0, .base_ns = 0, .multiplier = (uint64_t)1 << 32,
+			.frequency = 1000000000, .source = LORG_CLOCK_MONOTONIC);
 }
 
 struct trace *synthetic_open(struct synthetic *streams, unsigned count)

@@ -36,8 +36,8 @@ void synthetic_packet(struct synthetic *stream, struct synthetic_process process
 /* The head of the packet in hand, to change it. */
 struct lorg_packet *synthetic_head(struct synthetic *stream);
 /* An event in extended form, as packet_event(). */
-void synthetic_event(struct synthetic *stream, uint16_t id, uint64_t tick, const void *fields, const struct packet_bytes *bytes,
-		     unsigned count);
+void synthetic_event(struct synthetic *stream, uint16_t id, uint64_t tick, const void *fields,
+		     const struct packet_bytes *bytes, unsigned count);
 /* A compact event of one or two 32-bit fields. */
 void synthetic_compact(struct synthetic *stream, uint32_t id, uint64_t tick, uint32_t first, uint32_t second);
 /* Any words. */
@@ -52,7 +52,7 @@ void synthetic_clock(struct synthetic *stream);
 /* The trace of `count` streams, all ended; a test fails when it cannot be opened. */
 struct trace *synthetic_open(struct synthetic *streams, unsigned count);
 
-#define SYNTHETIC_EVENT(stream, NAME, tick, ...) \
+#define SYNTHETIC_EVENT(stream, NAME, tick, ...)                                                                            \
 	synthetic_event(stream, LORG_EVENT_##NAME, tick, &(struct lorg_event_##NAME){__VA_ARGS__}, NULL, 0)
 
 #endif

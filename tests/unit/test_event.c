@@ -183,7 +183,8 @@ START_TEST(random_memory_is_decoded_within_its_bounds)
 		for (size_t i = 0; i < room; i++)
 			memory[i] = rand() % 3 ? (uint8_t)rand() : 0;
 		if (room >= 8 && rand() % 2) {
-			struct lorg_extended head = {LORG_EVENT_EXTENDED, (uint16_t)(rand() % 160), (uint16_t)(rand() % 16 * 8), 5};
+			struct lorg_extended head = {LORG_EVENT_EXTENDED, (uint16_t)(rand() % 160),
+						     (uint16_t)(rand() % 16 * 8), 5};
 			memcpy(memory, &head, room < sizeof head ? 8 : sizeof head);
 		}
 		struct event_view view;

@@ -33,10 +33,11 @@ START_TEST(no_control_character_reaches_a_terminal)
 {
 	safe_is("a\033[31mb\r\n\t\0c", 12, 0, "a\\x1b[31mb\\r\\n\\t\\x00c");
 	safe_is("say \"hi\"\\", 9, '"', "say \\\"hi\\\"\\\\");
-	safe_is("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82", 15, 0, "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82");
+	safe_is("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82", 15, 0,
+		"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x99\x82");
 	safe_is("\xc2\x9b"
 		"31m",
-		5, 0, "\\xc2\\x9b31m"); /* C1 control */
+		5, 0, "\\xc2\\x9b31m");                   /* C1 control */
 	safe_is("\xe2\x80\xae", 3, 0, "\\xe2\\x80\\xae"); /* right-to-left override */
 	safe_is("\x7f\xff\xc3", 3, 0, "\\x7f\\xff\\xc3");
 }
@@ -48,10 +49,10 @@ START_TEST(utf8_is_recognised_exactly)
 	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"a", 1, &code), 1);
 	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xc3\xbc", 2, &code), 2);
 	ck_assert_uint_eq(code, 0xfc);
-	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xc3\xbc", 1, &code), 0);	      /* cut */
-	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xc0\xaf", 2, &code), 0);	      /* overlong */
-	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xe0\x80\xaf", 3, &code), 0);	      /* overlong */
-	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xed\xa0\x80", 3, &code), 0);	      /* surrogate */
+	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xc3\xbc", 1, &code), 0);         /* cut */
+	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xc0\xaf", 2, &code), 0);         /* overlong */
+	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xe0\x80\xaf", 3, &code), 0);     /* overlong */
+	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xed\xa0\x80", 3, &code), 0);     /* surrogate */
 	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\xf4\x90\x80\x80", 4, &code), 0); /* beyond the last */
 	ck_assert_uint_eq(utf8_sequence((const uint8_t *)"\x80", 1, &code), 0);
 }
@@ -83,7 +84,7 @@ START_TEST(json_strings_are_valid_and_reversible_whatever_the_bytes)
 		uint8_t bytes[40], back[sizeof bytes];
 		size_t length = (size_t)rand() % sizeof bytes;
 		for (size_t i = 0; i < length; i++)
-			bytes[i] = rand() % 4 ? (uint8_t)rand() : (uint8_t)"\\x4\"\n\0\xc3\xbc"[rand() % 8];
+			bytes[i] = rand() % 4 ? (uint8_t)rand() : (uint8_t) "\\x4\"\n\0\xc3\xbc"[rand() % 8];
 		struct output output;
 		char error[200];
 		output_begin(&output, -1);
@@ -118,7 +119,8 @@ struct printed {
 };
 
 /* Prints all events of the streams but those about the recording. */
-static const char *print(struct printed *printed, struct synthetic *streams, unsigned count, format_function *function, int timestamps)
+static const char *print(struct printed *printed, struct synthetic *streams, unsigned count, format_function *function,
+			 int timestamps)
 {
 	printed->trace = synthetic_open(streams, count);
 	printed->names = names_new(printed->trace);
@@ -179,7 +181,8 @@ static void tell_send(struct synthetic *stream, uint64_t tick, uint64_t bytes, c
 	synthetic_event(stream, LORG_EVENT_SEND, tick, &fields, texts, 2);
 }
 
-static void tell_receive(struct synthetic *stream, uint64_t tick, uint64_t bytes, uint32_t flags, const void *message, size_t length)
+static void tell_receive(struct synthetic *stream, uint64_t tick, uint64_t bytes, uint32_t flags, const void *message,
+			 size_t length)
 {
 	const struct lorg_event_RECEIVE fields = {
 		.since = tick - 5, .object = 4, .channel = 9, .bytes = bytes, .flags = flags, .hook = 1};
@@ -259,7 +262,8 @@ static void all_processes(struct synthetic *streams)
 {
 	begin_streams(streams);
 	const struct packet_bytes program[] = {packet_text("/bin/l's"), {"ls\0-l\0", 6}};
-	const struct lorg_event_SPAWN spawn = {.entry = 1001, .how = LORG_BIRTH_POSIX_SPAWN, .child_pid = 300, .child_tid = 300};
+	const struct lorg_event_SPAWN spawn = {
+		.entry = 1001, .how = LORG_BIRTH_POSIX_SPAWN, .child_pid = 300, .child_tid = 300};
 	synthetic_event(&streams[1], LORG_EVENT_SPAWN, 1002, &spawn, program, 2);
 	const struct lorg_event_EXEC exec = {.error = 2};
 	synthetic_event(&streams[1], LORG_EVENT_EXEC, 1010, &exec, program, 2);
@@ -356,7 +360,8 @@ START_TEST(every_event_prints_as_valid_json)
 			ck_assert_ptr_nonnull(yajl_tree_get(tree, (const char *[]){always[i], NULL}, yajl_t_any));
 		for (size_t i = 0; i < YAJL_GET_OBJECT(tree)->len; i++) /* no key twice */
 			for (size_t n = 0; n < i; n++)
-				ck_assert_msg(strcmp(YAJL_GET_OBJECT(tree)->keys[i], YAJL_GET_OBJECT(tree)->keys[n]) != 0, "%s", line);
+				ck_assert_msg(strcmp(YAJL_GET_OBJECT(tree)->keys[i], YAJL_GET_OBJECT(tree)->keys[n]) != 0,
+					      "%s", line);
 		yajl_tree_free(tree);
 		free(line);
 		lines++;
@@ -459,7 +464,8 @@ START_TEST(a_report_is_one_valid_object)
 	static const char *const keys[] = {"functions", "programs", "threads", "ports", "waits", "lost", "coverage"};
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
 		ck_assert_ptr_nonnull(yajl_tree_get(tree, (const char *[]){keys[i], NULL}, yajl_t_any));
-	ck_assert_ptr_nonnull(strstr(output.text, "{\"function\":\"work\",\"module\":\"?\",\"entries\":1,\"total_ns\":500,\"self_ns\":500}"));
+	ck_assert_ptr_nonnull(strstr(
+		output.text, "{\"function\":\"work\",\"module\":\"?\",\"entries\":1,\"total_ns\":500,\"self_ns\":500}"));
 	yajl_tree_free(tree);
 	output.length = 0;
 	report_text(&output, report, names, 0);

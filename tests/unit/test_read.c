@@ -234,7 +234,8 @@ START_TEST(times_are_those_of_the_clock)
 {
 	static struct synthetic streams[1];
 	synthetic_packet(&streams[0], (struct synthetic_process){0}, 0);
-	SYNTHETIC_EVENT(&streams[0], CLOCK, 0, .base_tick = 1000, .base_ns = 50, .multiplier = (uint64_t)1 << 31); /* half a ns */
+	SYNTHETIC_EVENT(&streams[0], CLOCK, 0, .base_tick = 1000, .base_ns = 50,
+			.multiplier = (uint64_t)1 << 31); /* half a ns */
 	SYNTHETIC_EVENT(&streams[0], CLOCK, 1, .base_tick = 1000, .base_ns = 60, .multiplier = (uint64_t)1 << 31);
 	struct trace *trace = synthetic_open(streams, 1);
 	ck_assert_uint_eq(trace_time(trace, 1000), 60); /* what was told last of one base counts */
@@ -426,8 +427,10 @@ START_TEST(what_is_no_trace_directory_is_refused)
 {
 	const char *directory = unit_directory();
 	static const char foreign[] = "/* CTF 1.8 */\ntrace { major = 1; };\n";
-	static const char other[] = "/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 77; };\n";
-	static const char own[] = "/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 1; };\n";
+	static const char other[] =
+		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 77; };\n";
+	static const char own[] =
+		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 1; };\n";
 	refused("/nonexistent/trace", "No such file");
 	refused("/dev/null", "Not a directory");
 	refused(directory, "metadata is missing");
@@ -447,7 +450,8 @@ END_TEST
 START_TEST(packets_of_another_trace_are_not_mixed_in)
 {
 	const char *directory = unit_directory();
-	static const char own[] = "trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 1; };\n";
+	static const char own[] =
+		"trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 1; };\n";
 	static struct synthetic stream;
 	synthetic_packet(&stream, first, 100);
 	memset(synthetic_head(&stream)->trace_uuid, 1, 16);
@@ -632,7 +636,8 @@ START_TEST(messages_and_waits_are_added_up)
 	SYNTHETIC_EVENT(&streams[1], SEND, 20, .entry = 18, .object = 3, .generation = 1, .bytes = 50);
 	SYNTHETIC_EVENT(&streams[1], RECEIVE, 30, .since = 25, .object = 3, .generation = 1, .bytes = 7);
 	SYNTHETIC_EVENT(&streams[1], RECEIVE, 31, .since = 30, .object = 3, .generation = 1, .flags = LORG_MESSAGE_EOF);
-	SYNTHETIC_EVENT(&streams[1], RECEIVE, 32, .since = 30, .object = 3, .generation = 1, .bytes = 9, .flags = LORG_MESSAGE_PEEK);
+	SYNTHETIC_EVENT(&streams[1], RECEIVE, 32, .since = 30, .object = 3, .generation = 1, .bytes = 9,
+			.flags = LORG_MESSAGE_PEEK);
 	SYNTHETIC_EVENT(&streams[1], IN, 90, .since = 40, .hook = 12);
 	SYNTHETIC_EVENT(&streams[1], IN, 100, .since = 95, .hook = 12);
 	struct trace *trace = synthetic_open(streams, 2);
@@ -661,14 +666,19 @@ START_TEST(a_receive_is_caused_by_the_sends_of_its_bytes)
 	causes_send(causes, &(struct lorg_event_SEND){.channel = 5, .offset = 10, .bytes = 10}, 102);
 	causes_send(causes, &(struct lorg_event_SEND){.channel = 6, .offset = 0, .bytes = 10}, 103);
 	causes_send(causes, &(struct lorg_event_SEND){.channel = 5, .offset = 20, .bytes = 10}, 104);
-	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 0, .bytes = 15}, hlc), 2);
+	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 0, .bytes = 15}, hlc),
+			  2);
 	ck_assert_uint_eq(hlc[0], 101);
 	ck_assert_uint_eq(hlc[1], 102);
-	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 15, .bytes = 15}, hlc), 2);
+	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 15, .bytes = 15}, hlc),
+			  2);
 	ck_assert_uint_eq(hlc[0], 102);
 	ck_assert_uint_eq(hlc[1], 104);
-	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 7, .offset = 0, .bytes = 15}, hlc), 0);
-	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 6, .offset = 5, .bytes = UINT64_MAX}, hlc), 0);
+	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 7, .offset = 0, .bytes = 15}, hlc),
+			  0);
+	ck_assert_uint_eq(
+		causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 6, .offset = 5, .bytes = UINT64_MAX}, hlc),
+		0);
 	causes_free(causes);
 }
 END_TEST
@@ -679,7 +689,8 @@ START_TEST(sends_that_nobody_receives_do_not_pile_up)
 	uint64_t hlc[CAUSE_LISTED];
 	for (uint64_t i = 0; i < 100000; i++)
 		causes_send(causes, &(struct lorg_event_SEND){.channel = 5, .offset = i, .bytes = 1}, i + 1);
-	ck_assert_uint_eq(causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 99999, .bytes = 1}, hlc), 1);
+	ck_assert_uint_eq(
+		causes_receive(causes, &(struct lorg_event_RECEIVE){.channel = 5, .offset = 99999, .bytes = 1}, hlc), 1);
 	ck_assert_uint_eq(hlc[0], 100000);
 	causes_free(causes);
 }
