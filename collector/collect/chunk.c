@@ -145,6 +145,16 @@ static void keep_compact(struct pass *pass, const struct event_view *view)
 	pass->kept_tick = view->tick;
 }
 
+static void note_reaped(struct chunk_summary *summary, const struct event_view *view)
+{
+	EVENT_FIELDS(view, REAPED, fields);
+	if (!fields.pid || fields.tid || summary->reaped_count == CHUNK_REAPED)
+		return;
+	summary->reaped[summary->reaped_count].tick = view->tick;
+	summary->reaped[summary->reaped_count].pid = fields.pid;
+	summary->reaped[summary->reaped_count++].status = fields.status;
+}
+
 static void keep_extended(struct pass *pass, const struct event_view *view)
 {
 	struct chunk_summary *summary = pass->summary;
@@ -161,6 +171,8 @@ static void keep_extended(struct pass *pass, const struct event_view *view)
 		pass->earliest = effective;
 	summary->ends_in_exec = view->id == LORG_EVENT_EXEC;
 	summary->gaps += view->id == LORG_EVENT_GAP;
+	if (view->id == LORG_EVENT_REAPED)
+		note_reaped(summary, view);
 	if (view->id == LORG_EVENT_EXIT) {
 		EVENT_FIELDS(view, EXIT, fields);
 		if (fields.program)

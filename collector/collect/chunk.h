@@ -25,6 +25,8 @@ enum chunk_state {
 	CHUNK_DAMAGED, /* not even a head that can be true */
 };
 
+enum { CHUNK_REAPED = 32 };
+
 struct chunk_summary {
 	enum chunk_state state;
 	uint32_t copied;   /* bytes that the program used of the chunk, as far as its head says */
@@ -39,6 +41,12 @@ struct chunk_summary {
 	uint8_t has_exit;	  /* an EXIT of the process itself */
 	uint8_t has_program_exit; /* an EXIT of the whole program */
 	uint8_t ends_in_exec;	  /* its last event is EXEC */
+	uint32_t reaped_count;	  /* children whose end it was told; the first ones are kept */
+	struct {
+		uint64_t tick;
+		uint32_t pid; /* as the program sees it */
+		int32_t status;
+	} reaped[CHUNK_REAPED];
 };
 
 /*

@@ -116,7 +116,8 @@ static int open_memory(struct collector *collector, unsigned open_files)
 	context->arena_settings = &collector->arena_settings;
 	context->copy = aligned_alloc(4096, LORG_CHUNK_SIZE);
 	context->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (!context->copy || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings, open_files / 2))
+	context->endings = endings_create();
+	if (!context->copy || !context->endings || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings, open_files / 2))
 		return -1;
 	random_bytes(collector->token, sizeof collector->token);
 	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, collector);
@@ -139,6 +140,7 @@ static void free_collector(struct collector *collector)
 	store_free(context->store);
 	if (context->epoll >= 0)
 		close(context->epoll);
+	endings_free(context->endings);
 	free(context->copy);
 	free(context->full);
 	free(collector);
@@ -377,6 +379,7 @@ void collector_close(struct collector *collector, char *line, unsigned size)
 	collector_detach(collector);
 	take_rest(collector);
 	successors_pass(context, clock_monotonic_ns(), 1);
+	endings_tell_all(context);
 	clock_refine(&context->clock);
 	notes_coverage_line(&context->notes, coverage, sizeof coverage);
 	notes_mark(&context->notes, coverage);

@@ -123,6 +123,8 @@ static void note_summary(struct family *family, struct process *process, const s
 	if (summary->unknown)
 		notes_gap(&family->context->notes, summary->unknown, process && process->image ? (uint32_t)process->image->pid : 0,
 			  "events", "of a kind that this version does not know");
+	for (uint32_t i = 0; process && process->image && !process->image->nested && i < summary->reaped_count; i++)
+		endings_note_reaped(family->context, (pid_t)summary->reaped[i].pid, summary->reaped[i].status, summary->reaped[i].tick);
 	if (!process)
 		return;
 	process->in_exec = summary->ends_in_exec;

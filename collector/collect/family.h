@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include <lorg/abi.h>
+#include <lorg/events.h>
 
 #include "collector/collect/memory.h"
 #include "collector/collect/notes.h"
@@ -91,6 +92,7 @@ struct family_context {
 	uint64_t chunks_moved; /* since the last time it was set to 0: what the pace depends on */
 	uint64_t changes;      /* images and processes that came or went, likewise */
 	struct image *images; /* all in use, of all families */
+	struct endings *endings;
 	struct successor *successors;
 	uint32_t successor_count, successor_room;
 	/* Images before those that showed up by exec and whose own entries had not been looked at; a ring. */
@@ -195,6 +197,25 @@ void successors_pass(struct family_context *context, uint64_t now_ns, int at_end
 /* How many may still be starting. */
 uint32_t successors_expected(const struct family_context *context, uint64_t now_ns);
 void successors_free(struct family_context *context);
+
+/* ---- endings.c ---- */
+
+struct endings;
+enum { REAPED_KEPT = 256 };
+
+struct endings *endings_create(void);
+void endings_free(struct endings *endings);
+/* What a parent was told of the end of a child. */
+void endings_note_reaped(struct family_context *context, pid_t pid, int status, uint64_t tick);
+/* What was told of a process that began at `start_tick`. */
+struct ending endings_find(const struct family_context *context, pid_t pid, uint64_t start_tick);
+/* The program's end, noticed at `tick`, is written when it is known how; or by endings_tell_all. */
+void endings_wait_for(struct family_context *context, const struct image *image, uint64_t tick);
+void endings_tell_all(struct family_context *context);
+/* Writes EXIT of a whole program whose threads have nothing more to say. */
+void tell_program_exit(struct family_context *context, const uint8_t id[16], uint64_t birth_tick, pid_t pid, uint64_t tick,
+		       struct ending ending);
+void set_exit_reason(struct lorg_event_EXIT *exit, struct ending ending);
 
 /* ---- processes.c ---- */
 

@@ -209,33 +209,11 @@ static struct ending ending_of(struct family_context *context, int pidfd, pid_t 
 
 struct ending image_ending(const struct image *image)
 {
-	return ending_of(image->family->context, image->pidfd, image->pid);
-}
-
-/* The end of a whole program whose threads have nothing more to say. */
-static void tell_program_exit(struct family_context *context, const uint8_t id[16], uint64_t birth_tick, pid_t pid,
-			      struct ending ending)
-{
-	_Alignas(8) uint8_t buffer[512];
-	struct packet_builder packet;
-	uint64_t tick = clock_tick(&context->clock);
-	struct lorg_event_EXIT exit = {.program = 1, .outside = 1, .hook = UINT32_MAX, .reason = LORG_REASON_UNKNOWN};
-	if (ending.known && WIFSIGNALED(ending.status)) {
-		exit.reason = LORG_REASON_SIGNAL;
-		exit.status = WTERMSIG(ending.status);
-	} else if (ending.known) {
-		exit.status = WEXITSTATUS(ending.status);
-		exit.reason = exit.status ? LORG_REASON_STATUS : LORG_REASON_NORMAL;
-	}
-	packet_begin(&packet, buffer, sizeof buffer, tick);
-	packet_event(&packet, LORG_EVENT_EXIT, tick, &exit, NULL, 0);
-	memcpy(packet.head->image, id, sizeof packet.head->image);
-	packet.head->process_birth = birth_tick;
-	packet.head->pid = packet.head->tid = (uint32_t)pid;
-	struct lane *lane = store_take_lane(context->store, tick);
-	if (lane && store_append(context->store, lane, packet.head, packet.length) == 0)
-		context->notes.coverage.events++;
-	store_release_lane(context->store, lane);
+	struct family_context *context = image->family->context;
+	struct ending ending = ending_of(context, image->pidfd, image->pid);
+	if (!ending.known && !image->nested)
+		ending = endings_find(context, image->pid, image->start_tick);
+	return ending;
 }
 
 static int successor_is_dead(struct successor *successor)
@@ -257,7 +235,7 @@ void successors_pass(struct family_context *context, uint64_t now_ns, int at_end
 			i++;
 			continue;
 		}
-		tell_program_exit(context, successor->id, successor->birth_tick, successor->pid,
+		tell_program_exit(context, successor->id, successor->birth_tick, successor->pid, clock_tick(&context->clock),
 				  ending_of(context, successor->pidfd, successor->pid));
 		drop_successor(context, successor);
 	}
@@ -538,6 +516,16 @@ void images_pass(struct family *family, uint64_t now_ns)
 	}
 }
 
+static void tell_end(struct family_context *context, const struct image *image)
+{
+	uint64_t tick = clock_tick(&context->clock);
+	struct ending ending = image_ending(image);
+	if (ending.known || image->nested)
+		tell_program_exit(context, image->id, image->speaker_birth, image->pid, tick, ending);
+	else
+		endings_wait_for(context, image, tick);
+}
+
 void images_finish(struct family *family, uint64_t now_ns)
 {
 	struct family_context *context = family->context;
@@ -553,7 +541,7 @@ void images_finish(struct family *family, uint64_t now_ns)
 			if (!has_arrived(context, image))
 				expect_successor(context, image, now_ns);
 		} else if (!image->has_program_exit && !still_alive) {
-			tell_program_exit(context, image->id, image->speaker_birth, image->pid, image_ending(image));
+			tell_end(context, image);
 		}
 		if (!family->final && !image->replaced) {
 			struct lorg_image *entry = family_image_entry(family, i);

@@ -89,15 +89,15 @@ static int line_names_inode(const char *line, ino_t inode)
 	return strtoull(line, &end, 10) == inode && strstr(end, "/memfd:lorg") != NULL;
 }
 
-enum proc_maps proc_has_mapped(pid_t pid, ino_t inode)
+/* *empty: there was not one line. */
+static enum proc_maps maps_name(const char *path, ino_t inode, int *empty)
 {
-	char path[64];
-	snprintf(path, sizeof path, "/proc/%d/maps", pid);
 	struct line_reader reader = {.file = open_proc(path)};
+	*empty = 1;
 	if (reader.file < 0)
 		return errno == ENOENT || errno == ESRCH ? PROC_MAPS_GONE : PROC_MAPS_UNKNOWN;
 	int shown = 0;
-	for (const char *line; !shown && (line = next_line(&reader)) != NULL;)
+	for (const char *line; !shown && (line = next_line(&reader)) != NULL; *empty = 0)
 		shown = line_names_inode(line, inode);
 	int error = errno;
 	close(reader.file);
@@ -106,6 +106,41 @@ enum proc_maps proc_has_mapped(pid_t pid, ino_t inode)
 	if (!reader.failed)
 		return PROC_MAPS_NOT;
 	return error == ESRCH ? PROC_MAPS_GONE : PROC_MAPS_UNKNOWN;
+}
+
+static pid_t for_numbers(const char *path, pid_t (*each)(pid_t number, void *context), void *context);
+
+struct thread_search {
+	pid_t pid;
+	ino_t inode;
+	enum proc_maps maps;
+};
+
+static pid_t consider_maps_of_thread(pid_t tid, void *context)
+{
+	struct thread_search *search = context;
+	char path[80];
+	int empty;
+	snprintf(path, sizeof path, "/proc/%d/task/%d/maps", search->pid, tid);
+	enum proc_maps maps = maps_name(path, search->inode, &empty);
+	if (empty || maps == PROC_MAPS_GONE)
+		return 0;
+	search->maps = maps;
+	return tid;
+}
+
+enum proc_maps proc_has_mapped(pid_t pid, ino_t inode)
+{
+	struct thread_search search = {pid, inode, PROC_MAPS_GONE};
+	char path[64];
+	int empty;
+	snprintf(path, sizeof path, "/proc/%d/maps", pid);
+	enum proc_maps maps = maps_name(path, inode, &empty);
+	if (!empty || maps == PROC_MAPS_UNKNOWN)
+		return maps;
+	/* The first thread has ended, and its memory is seen through the others only. */
+	snprintf(path, sizeof path, "/proc/%d/task", pid);
+	return for_numbers(path, consider_maps_of_thread, &search) ? search.maps : maps;
 }
 
 /* ---- namespaces -------------------------------------------------------- */

@@ -189,19 +189,6 @@ void processes_pass(struct family *family, uint64_t now_ns)
 
 enum { LAST_WORDS_SIZE = 4096 };
 
-static void set_reason(struct lorg_event_EXIT *exit, struct ending ending)
-{
-	if (!ending.known) {
-		exit->reason = LORG_REASON_UNKNOWN;
-	} else if (WIFSIGNALED(ending.status)) {
-		exit->reason = LORG_REASON_SIGNAL;
-		exit->status = WTERMSIG(ending.status);
-	} else {
-		exit->status = WEXITSTATUS(ending.status);
-		exit->reason = exit->status ? LORG_REASON_STATUS : LORG_REASON_NORMAL;
-	}
-}
-
 /* How a thread ended that did not say so itself. */
 static struct lorg_event_EXIT exit_of(struct family *family, struct process *process)
 {
@@ -215,9 +202,9 @@ static struct lorg_event_EXIT exit_of(struct family *family, struct process *pro
 	}
 	const struct lorg_image *entry = family_image_entry(family, image->index);
 	if (image->has_program_exit && entry->has_exit_status)
-		set_reason(&exit, (struct ending){1, (entry->exit_status & 0xff) << 8});
+		set_exit_reason(&exit, (struct ending){1, (entry->exit_status & 0xff) << 8});
 	else
-		set_reason(&exit, image_ending(image));
+		set_exit_reason(&exit, image_ending(image));
 	if (process == image->speaker && !image->has_program_exit) {
 		exit.program = 1;
 		image->has_program_exit = 1;
@@ -269,6 +256,9 @@ static void say_exit(struct family *family, struct packet_builder *packet, uint6
 	/* The first thread may have said its own end, and not the program's. */
 	int says_program = image && image->over && !image->execed && process == image->speaker && !image->has_program_exit;
 	if (process->has_exit && !says_program)
+		return;
+	/* How it ended may be heard of yet: images.c tells it with the program's end. */
+	if (says_program && !image_ending(image).known)
 		return;
 	const struct lorg_event_EXIT exit = exit_of(family, process);
 	packet_event(packet, LORG_EVENT_EXIT, tick, &exit, NULL, 0);

@@ -323,6 +323,7 @@ static void erlang_exec(struct formatter *formatter, const struct trace_event *e
 static void erlang_exit(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, EXIT, gone);
+	event_exit(event, &gone);
 	struct output *output = begin_process(formatter, event->process, "exit");
 	output_byte(output, ',');
 	reason_term(output, gone.reason, gone.status);

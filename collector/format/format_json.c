@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "collector/format/format.h"
 
@@ -202,6 +203,17 @@ static void key_reason(struct json *json, uint32_t reason, int32_t status)
 	}
 }
 
+/* The same from what wait(2) gave; -1: it was not asked for. */
+static void key_ending(struct json *json, int32_t status)
+{
+	if (status == -1)
+		return;
+	if (WIFSIGNALED(status))
+		key_reason(json, LORG_REASON_SIGNAL, WTERMSIG(status));
+	else
+		key_reason(json, WEXITSTATUS(status) ? LORG_REASON_STATUS : LORG_REASON_NORMAL, WEXITSTATUS(status));
+}
+
 /* ---- events ------------------------------------------------------------ */
 
 static void json_function(struct formatter *formatter, const struct trace_event *event, uint32_t slot, uint32_t line)
@@ -277,6 +289,7 @@ static void json_exec(struct formatter *formatter, const struct trace_event *eve
 static void json_exit(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, EXIT, gone);
+	event_exit(event, &gone);
 	key_reason(formatter->json, gone.reason, gone.status);
 	key_true(formatter->json, "whole_program", gone.program != 0);
 	key_true(formatter->json, "outside", gone.outside != 0);
@@ -289,8 +302,7 @@ static void json_reaped(struct formatter *formatter, const struct trace_event *e
 		key_process(formatter->json, "child", reaped.pid ? reaped.pid : event->process->pid, reaped.tid, 0);
 	} else {
 		key_program(formatter->json, "child", reaped.pid);
-		json_key(formatter->json, "status");
-		json_signed(formatter->json, reaped.status);
+		key_ending(formatter->json, reaped.status);
 	}
 	key_hook(formatter, "function", reaped.hook);
 	if (reaped.since)

@@ -286,6 +286,7 @@ static void text_exec(struct formatter *formatter, const struct trace_event *eve
 static void text_exit(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, EXIT, gone);
+	event_exit(event, &gone);
 	reason(formatter->output, gone.reason, gone.status);
 	if (gone.program)
 		output_text(formatter->output, ", program");

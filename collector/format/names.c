@@ -415,6 +415,15 @@ int event_is_about_recording(uint32_t id)
 	}
 }
 
+void event_exit(const struct trace_event *event, struct lorg_event_EXIT *gone)
+{
+	const struct trace_exit *known = &event->process->exit;
+	if (!gone->outside || gone->reason != LORG_REASON_UNKNOWN || !known->known || event->superseded)
+		return;
+	gone->reason = known->reason;
+	gone->status = known->status;
+}
+
 const char *event_tag(const struct event_view *view)
 {
 	if (!view->description)

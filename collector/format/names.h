@@ -74,6 +74,9 @@ int next_argument(struct trace_text *rest, struct trace_text *argument);
 /* Whether an event is about the recording itself (images, modules, hooks, ...), not about what the program did. */
 int event_is_about_recording(uint32_t id);
 
+/* An exit that the collector saw without its reason: the reason, where somebody waited for it. */
+void event_exit(const struct trace_event *event, struct lorg_event_EXIT *gone);
+
 /* The tag under which an event is printed. */
 const char *event_tag(const struct event_view *view);
 

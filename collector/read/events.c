@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "collector/read/index.h"
 
@@ -121,13 +122,25 @@ static void take_clock(struct trace_index *index, const struct event_view *view)
 static void take_exit(struct trace_index *index, unsigned process, const struct event_view *view)
 {
 	EVENT_FIELDS(view, EXIT, fields);
-	struct trace_exit exit = {1, view->tick, fields.reason, fields.status, fields.outside};
+	struct trace_exit exit = {1, view->tick, fields.reason, fields.status, fields.outside, view->tick};
+	if (fields.outside && index_grow(index, &index->outside_exits, index->outside_count, &index->outside_room,
+					 sizeof *index->outside_exits))
+		index->outside_exits[index->outside_count++] =
+			(struct outside_exit){index->trace.packet_count, process, view->tick};
 	struct trace_process *of = &index->trace.processes[process];
 	if (!of->exit.known || view->tick >= of->exit.tick)
 		of->exit = exit;
 	struct trace_image *image = index->trace.images[of->image->number];
 	if (fields.program && (!image->exit.known || view->tick >= image->exit.tick))
 		image->exit = exit;
+}
+
+static void take_reaped(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, REAPED, fields);
+	if ((WIFEXITED(fields.status) || WIFSIGNALED(fields.status)) &&
+	    index_grow(index, &index->reaped, index->reaped_count, &index->reaped_room, sizeof *index->reaped))
+		index->reaped[index->reaped_count++] = (struct reaped_told){fields.pid, fields.status, view->tick};
 }
 
 static void take_name(struct trace_index *index, unsigned process, const struct event_view *view)
@@ -212,6 +225,7 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 	case LORG_EVENT_HOOK: take_hook(index, view); break;
 	case LORG_EVENT_CLOCK: take_clock(index, view); break;
 	case LORG_EVENT_EXIT: take_exit(index, process, view); break;
+	case LORG_EVENT_REAPED: take_reaped(index, view); break;
 	case LORG_EVENT_OPEN: take_open(index, image, view); break;
 	case LORG_EVENT_CONNECTED: take_connected(index, image, view); break;
 	case LORG_EVENT_SESSION: take_session(index, view); break;
@@ -477,6 +491,98 @@ static void link_ports(struct trace_index *index)
 	}
 }
 
+static int images_by_pid(const void *left, const void *right)
+{
+	const struct trace_image *a = *(const struct trace_image *const *)left,
+				 *b = *(const struct trace_image *const *)right;
+	if (a->pid != b->pid)
+		return a->pid < b->pid ? -1 : 1;
+	if (a->tick != b->tick)
+		return a->tick < b->tick ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* The last image of that pid that began before the tick. */
+static struct trace_image *image_at(struct trace_image **sorted, unsigned count, uint32_t pid, uint64_t tick)
+{
+	unsigned low = 0, high = count;
+	while (low < high) { /* the first that is beyond */
+		unsigned middle = low + (high - low) / 2;
+		const struct trace_image *image = sorted[middle];
+		if (image->pid > pid || (image->pid == pid && image->tick > tick))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low && sorted[low - 1]->pid == pid ? sorted[low - 1] : NULL;
+}
+
+/* What a wait told about an end of which the collector came to know late, or not how. */
+static void learn_from_wait(struct trace_exit *gone, const struct reaped_told *reaped)
+{
+	if (gone->known && !gone->outside)
+		return;
+	if (!gone->known || gone->reason == LORG_REASON_UNKNOWN) {
+		int status = WEXITSTATUS(reaped->status);
+		gone->reason = WIFSIGNALED(reaped->status) ? LORG_REASON_SIGNAL
+			       : status                    ? LORG_REASON_STATUS
+							   : LORG_REASON_NORMAL;
+		gone->status = WIFSIGNALED(reaped->status) ? WTERMSIG(reaped->status) : status;
+	}
+	if (!gone->known)
+		gone->tick = reaped->tick;
+	if (!gone->known || gone->effective >= reaped->tick)
+		gone->effective = reaped->tick - 1;
+	gone->known = 1;
+}
+
+/* An exit that counts as of an earlier time has to be looked for when its packet begins. */
+static void move_exits(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	for (unsigned i = 0; i < index->outside_count; i++) {
+		const struct outside_exit *outside = &index->outside_exits[i];
+		const struct trace_exit *gone = &trace->processes[outside->process].exit;
+		if (outside->packet >= trace->packet_count || gone->tick != outside->tick || gone->effective >= gone->tick)
+			continue;
+		struct trace_packet *packet = &trace->packets[outside->packet];
+		packet->early_count++;
+		if (gone->effective < packet->earliest)
+			packet->earliest = gone->effective;
+	}
+}
+
+static void link_reaped(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	if (index->reaped_count == 0)
+		return;
+	struct trace_image **sorted = calloc(trace->image_count, sizeof *sorted);
+	const struct reaped_told **of_image = calloc(trace->image_count, sizeof *of_image);
+	if (sorted && of_image) {
+		memcpy(sorted, trace->images, trace->image_count * sizeof *sorted);
+		sort(sorted, trace->image_count, sizeof *sorted, images_by_pid);
+		for (unsigned i = 0; i < index->reaped_count; i++) {
+			const struct reaped_told *reaped = &index->reaped[i];
+			struct trace_image *image = image_at(sorted, trace->image_count, reaped->pid, reaped->tick);
+			if (!image)
+				continue;
+			of_image[image->number] = reaped;
+			learn_from_wait(&image->exit, reaped);
+		}
+		for (unsigned i = 0; i < trace->process_count; i++) {
+			const struct reaped_told *reaped = of_image[trace->processes[i].image->number];
+			if (reaped)
+				learn_from_wait(&trace->processes[i].exit, reaped);
+		}
+		move_exits(index);
+	} else {
+		index->out_of_memory = 1;
+	}
+	free(sorted);
+	free(of_image);
+}
+
 /* An image that another one follows by exec ended with that, and so did its threads. */
 static void end_by_exec(struct trace_index *index)
 {
@@ -486,7 +592,8 @@ static void end_by_exec(struct trace_index *index)
 		struct trace_image *before =
 			image->birth == LORG_BIRTH_EXEC && image->parent ? trace->images[image->parent->number] : NULL;
 		if (before && before->pid == image->pid && !before->exit.known)
-			before->exit = (struct trace_exit){.known = 1, .tick = image->tick, .reason = LORG_REASON_EXEC};
+			before->exit = (struct trace_exit){
+				.known = 1, .tick = image->tick, .reason = LORG_REASON_EXEC, .effective = image->tick};
 	}
 	for (unsigned i = 0; i < trace->process_count; i++) {
 		struct trace_process *process = &trace->processes[i];
@@ -551,6 +658,8 @@ void index_finish(struct trace_index *index)
 	struct trace *trace = &index->trace;
 	if (index->out_of_memory)
 		return;
+	find_extent(index);
+	link_reaped(index);
 	sort(trace->packets, trace->packet_count, sizeof *trace->packets, packets_in_order);
 	sort(index->clocks, index->clock_count, sizeof *index->clocks, clocks_in_order);
 	trace->has_clock = index->clock_count > 0;
@@ -567,7 +676,6 @@ void index_finish(struct trace_index *index)
 	link_unloads(index);
 	link_names(index);
 	link_ports(index);
-	find_extent(index);
 	end_by_exec(index);
 	tell_what_is_missing(index);
 }

@@ -37,6 +37,20 @@ struct name_told {
 	struct trace_text name;
 };
 
+/* REAPED of a program. */
+struct reaped_told {
+	uint32_t pid;
+	int32_t status; /* as wait(2) has it */
+	uint64_t tick;
+};
+
+/* An EXIT that the collector wrote. */
+struct outside_exit {
+	size_t packet; /* number before the packets are sorted */
+	unsigned process;
+	uint64_t tick;
+};
+
 struct unload_told {
 	const struct trace_image *image;
 	uint64_t tick, base;
@@ -61,6 +75,10 @@ struct trace_index {
 	unsigned port_count, port_room;
 	struct trace_port *connections; /* CONNECTED: peer alone */
 	unsigned connection_count, connection_room;
+	struct reaped_told *reaped;
+	unsigned reaped_count, reaped_room;
+	struct outside_exit *outside_exits;
+	unsigned outside_count, outside_room;
 	struct unload_told *unloads;
 	unsigned unload_count, unload_room;
 	uint8_t uuid[16];

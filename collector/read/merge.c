@@ -20,6 +20,7 @@ struct early {
 
 struct cursor {
 	const struct trace_packet *packet;
+	const struct trace_process *process;
 	uint64_t previous; /* tick of the event before `at` */
 	uint32_t at;       /* of the next event that is not early; packet->length: none left */
 	struct event_view next;
@@ -56,12 +57,23 @@ static int early_in_order(const void *left, const void *right)
 	return a->at < b->at ? -1 : a->at > b->at;
 }
 
+/* An exit seen from outside counts as of when it must have been. */
+static void place_exit(const struct trace_process *process, struct event_view *view)
+{
+	EVENT_FIELDS(view, EXIT, gone);
+	if (gone.outside && process->exit.tick == view->tick && process->exit.effective < view->tick)
+		view->effective = process->exit.effective;
+}
+
 /* Decodes what stands at `at`; holes and fillers are passed over. Returns 0 at the end. */
-static int decode_at(const struct trace_packet *packet, uint32_t *at, uint64_t previous, struct event_view *view,
+static int decode_at(const struct cursor *cursor, uint32_t *at, uint64_t previous, struct event_view *view,
 		     enum event_status *status)
 {
+	const struct trace_packet *packet = cursor->packet;
 	while (*at < packet->length) {
 		*status = event_decode(packet->start + *at, packet->length - *at, previous, view);
+		if (*status == EVENT_OK && view->id == LORG_EVENT_EXIT)
+			place_exit(cursor->process, view);
 		if (*status == EVENT_OK || *status == EVENT_UNKNOWN)
 			return 1;
 		if (*status == EVENT_BAD)
@@ -88,7 +100,7 @@ static int list_early(struct cursor *cursor)
 	uint64_t previous = packet->begin;
 	struct event_view view;
 	enum event_status status;
-	for (uint32_t at = LORG_PACKET_HEAD; decode_at(packet, &at, previous, &view, &status); at += view.length) {
+	for (uint32_t at = LORG_PACKET_HEAD; decode_at(cursor, &at, previous, &view, &status); at += view.length) {
 		previous = view.tick;
 		if (view.effective < view.tick && cursor->early_count < packet->early_count)
 			cursor->early[cursor->early_count++] = (struct early){view.effective, at};
@@ -101,7 +113,7 @@ static int list_early(struct cursor *cursor)
 /* Moves to the next event that is not early, from `at` on. */
 static void find_next(struct cursor *cursor)
 {
-	while (decode_at(cursor->packet, &cursor->at, cursor->previous, &cursor->next, &cursor->next_status)) {
+	while (decode_at(cursor, &cursor->at, cursor->previous, &cursor->next, &cursor->next_status)) {
 		if (cursor->next.effective == cursor->next.tick)
 			return;
 		cursor->previous = cursor->next.tick;
@@ -132,8 +144,9 @@ static void take(struct cursor *cursor, struct trace_event *event)
 {
 	if (cursor->key_early) {
 		uint32_t at = cursor->early[cursor->early_next++].at;
+		enum event_status status;
 		/* Early events are in extended form: they bring their own stamp. */
-		event_decode(cursor->packet->start + at, cursor->packet->length - at, 0, &event->view);
+		decode_at(cursor, &at, 0, &event->view, &status);
 		return;
 	}
 	event->view = cursor->next;
@@ -203,6 +216,7 @@ static int begin_packet(struct merge *merge, const struct trace_packet *packet)
 	if (!cursor)
 		return 0;
 	cursor->packet = packet;
+	cursor->process = &merge->trace->processes[packet->process];
 	cursor->previous = packet->begin;
 	cursor->at = LORG_PACKET_HEAD;
 	cursor->begun = 0;

@@ -328,6 +328,8 @@ void trace_close(struct trace *trace)
 	free(index->clocks);
 	free(index->names);
 	free(index->ports);
+	free(index->reaped);
+	free(index->outside_exits);
 	free(index->connections);
 	free(index->unloads);
 	free(index->process_table.slots);

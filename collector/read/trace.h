@@ -49,6 +49,11 @@ struct trace_exit {
 	uint32_t reason; /* enum lorg_reason */
 	int32_t status;
 	uint32_t outside; /* told by the collector */
+	/*
+	 * When it counts as of: tick, but for an exit that was seen from outside and late, which was before whoever
+	 * waited for it returned. Its reason is then what the wait told, where the collector could not.
+	 */
+	uint64_t effective;
 };
 
 /* One program between exec and exec or exit. */
@@ -138,7 +143,7 @@ struct trace {
 	unsigned image_count;
 	struct trace_hook *hooks;                  /* LORG_HOOKS of them */
 	struct trace_text sessions[LORG_SESSIONS]; /* names by slot; length 0: not told */
-	uint32_t asked;				   /* enum lorg_gate bits that any session asked for */
+	uint32_t asked;                            /* enum lorg_gate bits that any session asked for */
 	struct trace_gap *gaps;
 	unsigned gap_count;
 	uint64_t event_count;

@@ -15,6 +15,14 @@
 
 static const struct synthetic_process first = {1, 100, 100, 10}, second = {1, 100, 101, 20}, child = {2, 200, 200, 500};
 
+static const struct trace_image *image_of(const struct trace *trace, uint32_t pid)
+{
+	for (unsigned i = 0; i < trace->image_count; i++)
+		if (trace->images[i]->pid == pid)
+			return trace->images[i];
+	return NULL;
+}
+
 /* ---- merge ------------------------------------------------------------- */
 
 START_TEST(events_of_all_streams_come_in_order_of_time)
@@ -132,6 +140,37 @@ START_TEST(the_last_exit_of_a_process_counts)
 }
 END_TEST
 
+START_TEST(an_exit_seen_late_is_before_the_wait_that_told_it)
+{
+	static struct synthetic streams[3];
+	synthetic_clock(&streams[0]);
+	synthetic_packet(&streams[1], first, 100);
+	SYNTHETIC_EVENT(&streams[1], REAPED, 700, .since = 300, .pid = 200, .status = 11);
+	synthetic_compact(&streams[1], LORG_EVENT_ENTER, 800, 1, 0);
+	synthetic_packet(&streams[2], child, 500);
+	synthetic_compact(&streams[2], LORG_EVENT_ENTER, 510, 1, 0);
+	synthetic_packet(&streams[2], child, 900);
+	SYNTHETIC_EVENT(&streams[2], EXIT, 900, .program = 1, .reason = LORG_REASON_UNKNOWN, .outside = 1);
+	struct trace *trace = synthetic_open(streams, 3);
+	struct merge *merge = merge_start(trace);
+	struct trace_event event;
+	static const uint32_t order[] = {LORG_EVENT_CLOCK, LORG_EVENT_ENTER, LORG_EVENT_EXIT, LORG_EVENT_REAPED,
+					 LORG_EVENT_ENTER};
+	for (unsigned i = 0; i < 5; i++) {
+		ck_assert_int_eq(merge_next(merge, &event), 1);
+		ck_assert_uint_eq(event.view.id, order[i]);
+		if (event.view.id == LORG_EVENT_EXIT)
+			ck_assert_uint_eq(event.time, 699);
+	}
+	ck_assert_int_eq(merge_next(merge, &event), 0);
+	const struct trace_image *image = image_of(trace, 200);
+	ck_assert_uint_eq(image->exit.reason, LORG_REASON_SIGNAL);
+	ck_assert_int_eq(image->exit.status, 11);
+	merge_end(merge);
+	trace_close(trace);
+}
+END_TEST
+
 /* ---- images, functions, modules ---------------------------------------- */
 
 static void tell_image(struct synthetic *stream, uint64_t tick, uint8_t parent, uint32_t birth, const char *file)
@@ -155,14 +194,6 @@ static void tell_module(struct synthetic *stream, uint64_t tick, uint64_t start,
 	struct lorg_event_MODULE module = {.base = start, .start = start, .size = 0x1000};
 	const struct packet_bytes texts[] = {{NULL, 0}, packet_text(path)};
 	synthetic_event(stream, LORG_EVENT_MODULE, tick, &module, texts, 2);
-}
-
-static const struct trace_image *image_of(const struct trace *trace, uint32_t pid)
-{
-	for (unsigned i = 0; i < trace->image_count; i++)
-		if (trace->images[i]->pid == pid)
-			return trace->images[i];
-	return NULL;
 }
 
 static int is_text(struct trace_text text, const char *wanted)
@@ -704,6 +735,7 @@ Suite *unit_suite(void)
 		equal_times_keep_the_order_of_streams,
 		hlc_counts_within_a_microsecond,
 		the_last_exit_of_a_process_counts,
+		an_exit_seen_late_is_before_the_wait_that_told_it,
 		a_child_uses_the_functions_and_modules_of_its_parent,
 		an_unloaded_module_makes_room_for_another,
 		parents_in_a_ring_do_no_harm,
