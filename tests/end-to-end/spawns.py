@@ -6,7 +6,7 @@ import collections
 import os
 import subprocess
 
-from lorgtest import Run, check, equal, finish, fixture, log, scratch
+from lorgtest import Run, check, equal, finish, fixture, log, scratch, skip
 
 
 def table(program, columns):
@@ -80,9 +80,32 @@ def ways_to_end(program):
               collections.Counter(last.values()))
 
 
+def settings(program):
+    """What a program takes away from itself, and the names it gives itself."""
+    for name, _ in table(program, 1):
+        bare = subprocess.run([program, name], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+        if bare.returncode == 77:
+            skip("settings %s" % name, "this machine cannot do it")
+            continue
+        run = Run([program, name], directory=scratch("trace"), limit=60)
+        equal("settings %s: as untraced" % name, (run.status, run.stdout), (bare.returncode, bare.stdout))
+        events = log(run.directory)
+        if name == "names":
+            equal("names", [(e["tag"], e["name"]) for e in events if e["tag"] in ("register", "unregister")],
+                  [("register", "first-name"), ("unregister", "first-name"), ("register", "second-name"),
+                   ("register", "other-thread")])
+        elif name == "links":
+            equal("links", [e["tag"] for e in events if e["tag"] in ("link", "unlink")], ["link", "unlink"])
+        elif name == "handler_in_system":
+            main_thread = [e["process"] for e in events if e["tag"] == "spawn" and e["how"] == "system"]
+            senders = [e["process"] for e in events if e["tag"] == "send" and "handler" in str(e.get("msg"))]
+            check("a handler in system() is the parent's", len(senders) == 2 and set(senders) == set(main_thread), "%s, not %s" % (senders, main_thread))
+
+
 def main():
     ways_to_spawn(fixture("spawns"))
     ways_to_end(fixture("exits"))
+    settings(fixture("settings"))
     # The program is in no other environment than the one it asked for.
     run = Run([fixture("spawns"), "all"], directory=scratch("trace"), env=dict(os.environ, LD_LIBRARY_PATH="/nowhere"))
     check("all at once", run.status == 0, run.why())
