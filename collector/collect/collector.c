@@ -330,6 +330,11 @@ uint32_t collector_programs(const struct collector *collector)
 	return count;
 }
 
+int collector_ever_attached(const struct collector *collector)
+{
+	return collector->context.notes.coverage.programs > 0 || collector_programs(collector) > 0;
+}
+
 int collector_attached(const struct collector *collector)
 {
 	uint64_t now_ns = clock_monotonic_ns();

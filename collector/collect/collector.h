@@ -51,6 +51,9 @@ int collector_descriptor(const struct collector *collector);
 /* Does what there is to do. Returns ns until it wants to be called again. */
 uint64_t collector_pass(struct collector *collector);
 
+/* True once any program has attached. */
+int collector_ever_attached(const struct collector *collector);
+
 /* True while programs are attached, or may be about to. */
 int collector_attached(const struct collector *collector);
 /* Number of programs that are known to be attached. */

@@ -93,6 +93,7 @@ struct family_context {
 	uint64_t changes;      /* images and processes that came or went, likewise */
 	struct image *images; /* all in use, of all families */
 	struct endings *endings;
+	uint64_t search_ns; /* before that, all processes are not looked through again */
 	struct successor *successors;
 	uint32_t successor_count, successor_room;
 	/* Images before those that showed up by exec and whose own entries had not been looked at; a ring. */

@@ -321,13 +321,21 @@ static int is_known_pid(pid_t pid, void *context)
 	return 0;
 }
 
-/* Looks through all processes. */
+/* Looks through all processes: seldom, for it takes long where there are many. */
 static void search(struct image *image, uint64_t now_ns)
 {
 	struct family *family = image->family;
+	struct family_context *context = family->context;
+	uint64_t begin_ns = clock_monotonic_ns();
+	if (begin_ns < context->search_ns) {
+		look_later(image, now_ns);
+		return;
+	}
 	pid_t pid = proc_find(family->inode, image->own_pid, is_known_pid, family);
 	int pidfd = pid ? proc_open(pid) : -1;
 	enum proc_maps maps = pidfd < 0 ? PROC_MAPS_GONE : proc_has_mapped(pid, family->inode);
+	uint64_t end_ns = clock_monotonic_ns();
+	context->search_ns = end_ns + 2 * (end_ns - begin_ns);
 	if (maps == PROC_MAPS_SHOWN || maps == PROC_MAPS_UNKNOWN) {
 		proc_inner_id(pid, 0, &image->nested);
 		watch(image, pid, pidfd);
@@ -377,6 +385,11 @@ static void look_for(struct image *image, uint64_t now_ns)
 	image->own_pid = __atomic_load_n(&entry->own_pid, __ATOMIC_RELAXED);
 	if (image->own_pid > INT_MAX)
 		image->own_pid = 0;
+	if (image->family->final) {
+		/* Nobody has it mapped any more. */
+		left(image, (pid_t)image->own_pid, image->own_pid ? proc_open((pid_t)image->own_pid) : -1);
+		return;
+	}
 	/* exec keeps the pid: the program before is known. */
 	struct successor *before = successor_of(context, image->parent_id);
 	const struct image *parent = any_image_with_id(context, image->parent_id);

@@ -137,10 +137,11 @@ static int thread_is_gone(const struct process *process)
 static void look_at_entry(struct family *family, uint32_t index, int look_at_threads)
 {
 	const struct lorg_process *entry = entry_of(family, index);
-	uint32_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
 	struct process *process = process_of(family, index);
 	if (!process)
 		return;
+	/* After process_of: what was STARTING before may have become ALIVE in it, and is not wiped for that. */
+	uint32_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
 	learn_tid(process, entry);
 	if (family->final || (process->image && process->image->over)) {
 		process->over = 1;

@@ -22,6 +22,7 @@
 #include "collector/command/command.h"
 #include "collector/command/error.h"
 #include "collector/command/launch.h"
+#include "collector/command/library.h"
 #include "preload/lookahead/lookahead.h"
 
 /* ---- options ----------------------------------------------------------- */
@@ -236,7 +237,7 @@ struct run {
 	int ended, status; /* of the child */
 	int stop;	   /* the user has asked to end the recording */
 	int told_waiting, told_failure;
-	char path[PATH_MAX], library[PATH_MAX];
+	char path[PATH_MAX], library[PATH_MAX], why[PATH_MAX + 128];
 	struct lookahead seen;
 };
 
@@ -266,6 +267,9 @@ static const char *look(struct run *run)
 		return run->seen.reason ? run->seen.reason : "unknown";
 	if (library_find(run->library))
 		return "liblorg.so is not there";
+	const char *refused = library_refused(run->library, run->why, sizeof run->why);
+	if (refused)
+		return refused;
 	return strpbrk(run->library, ": ") ? "the path of liblorg.so has a space or colon in it" : NULL;
 }
 
@@ -495,6 +499,11 @@ int command_run(int argc, char **argv)
 	}
 	collector_child_started(run->collector, run->child);
 	record(run);
+	if (!untraced && !collector_ever_attached(run->collector)) {
+		const char *why = "it never attached: liblorg.so was not loaded into it, or could not reach lorg";
+		lorg_error(program[0], why, "see what LD_DEBUG=libs,files says of liblorg.so");
+		collector_not_traced(run->collector, (uint32_t)run->child, program[0], why);
+	}
 	finish(run);
 	int status = run->status;
 	free(run);

@@ -494,6 +494,11 @@ enum lorg_message_flag {
 	LORG_MESSAGE_INNER = 16,  /* libc's own call, seen by the code hook */
 };
 
+/* The ELF note of liblorg.so that holds major and minor (two uint32_t): the two sides are compared before a program starts. */
+#define LORG_ABI_NOTE_SECTION ".note.lorg"
+#define LORG_ABI_NOTE_NAME "lorg"
+#define LORG_ABI_NOTE_TYPE 1
+
 /* The variable, LORG=MAJOR:PID:FD:SIZE:TOKEN:IMAGE:SOCKET, that leads an image to its collector. */
 #define LORG_ENVIRONMENT "LORG"
 
