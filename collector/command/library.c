@@ -48,6 +48,11 @@ static int version_of(Elf *elf, uint32_t version[2])
 const char *library_refused(const char *path, char *text, size_t size)
 {
 	uint32_t version[2] = {0, 0};
+	const char *base = strrchr(path, '/');
+	if (strcmp(base ? base + 1 : path, "liblorg.so") != 0) { /* the preload finds itself in LD_PRELOAD by that name */
+		snprintf(text, size, "%s is not named liblorg.so", path);
+		return text;
+	}
 	int file = open(path, O_RDONLY | O_CLOEXEC);
 	elf_version(EV_CURRENT);
 	Elf *elf = file < 0 ? NULL : elf_begin(file, ELF_C_READ, NULL);

@@ -17,7 +17,8 @@ def library():
 
 def run_with(name, contents):
     """Runs a program with another liblorg.so; returns the run."""
-    path = os.path.join(SCRATCH, name.replace(" ", "-"))
+    path = os.path.join(SCRATCH, name.replace(" ", "-"), "liblorg.so")
+    os.makedirs(os.path.dirname(path))
     with open(path, "wb") as out:
         out.write(contents)
     return Run(["echo", "hello"], directory=scratch(name + ".trace"), env=dict(os.environ, LORG_LIBRARY=path))
@@ -44,7 +45,7 @@ if check("the note is in liblorg.so", place >= 0 and original.count(NOTE) == 1):
         return original[:values] + struct.pack("<II", *version) + original[values + 8:]
 
     refused("another major", of_version(major + 1, 0), "of version %d.0" % (major + 1))
-    refused("no liblorg.so", b"#!/bin/true\n", "is no liblorg.so")
+    refused("not a library", b"#!/bin/true\n", "is no liblorg.so")
     newer = run_with("a higher minor", of_version(major, minor + 1))
     equal("a higher minor is understood", (newer.status, newer.stdout, newer.stderr), (0, b"hello\n", ""))
 finish()
