@@ -79,6 +79,21 @@ int offers_next_claimed(struct offers *offers, struct offered *claimed)
 	return 0;
 }
 
+static void withdraw_down_to(struct offers *offers, uint32_t keep)
+{
+	for (uint32_t slot = LORG_ARENA_OFFERS; slot-- > 0 && offers->ready > keep;) {
+		uint32_t count = offers->slot[slot].fill << 8;
+		uint32_t expected = count | LORG_OFFER_READY;
+		struct lorg_offer *offer = node_offer(&offers->node, slot);
+		/* Whoever claims it at this moment wins, and is found by offers_next_claimed. */
+		if (!offers->slot[slot].memory.at ||
+		    !__atomic_compare_exchange_n(&offer->state, &expected, count | LORG_OFFER_EMPTY, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			continue;
+		memory_free(&offers->slot[slot].memory);
+		offers->ready--;
+	}
+}
+
 void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 {
 	if (claimed * 4 > offers->wanted) {
@@ -87,7 +102,8 @@ void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 	} else if (claimed) {
 		offers->calm_ns = now_ns;
 	} else if (now_ns - offers->calm_ns > CALM_NS) {
-		offers->wanted = offers->least; /* those that are there stay */
+		offers->wanted = offers->least;
+		withdraw_down_to(offers, offers->wanted);
 	}
 	int made = 0;
 	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < REFILL_AT_ONCE; slot++) {
@@ -118,17 +134,7 @@ int offers_claim(struct offers *offers, struct lorg_offer *claimed)
 
 void offers_withdraw(struct offers *offers)
 {
-	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
-		uint32_t count = offers->slot[slot].fill << 8;
-		uint32_t expected = count | LORG_OFFER_READY;
-		struct lorg_offer *offer = node_offer(&offers->node, slot);
-		/* Whoever claims it at this moment wins, and is found by offers_next_claimed. */
-		if (!offers->slot[slot].memory.at ||
-		    !__atomic_compare_exchange_n(&offer->state, &expected, count | LORG_OFFER_EMPTY, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			continue;
-		memory_free(&offers->slot[slot].memory);
-		offers->ready--;
-	}
+	withdraw_down_to(offers, 0);
 }
 
 void offers_close(struct offers *offers)

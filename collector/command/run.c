@@ -452,7 +452,7 @@ static int open_collector(struct run *run)
 	getrlimit(RLIMIT_NOFILE, &files);
 	/* The rest is for pidfds and arenas. */
 	rlim_t some = files.rlim_cur / 4;
-	run->options.collector.open_files = some > 2048 ? 2048 : some < 16 ? 16 : (unsigned)some;
+	run->options.collector.open_files = some > 256 ? 256 : some < 16 ? 16 : (unsigned)some;
 	run->collector = collector_open(&run->options.collector, &what, &why);
 	if (run->collector)
 		return 0;

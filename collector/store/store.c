@@ -187,8 +187,12 @@ struct lane *store_take_lane(struct store *store, uint64_t begin)
 
 void store_release_lane(struct store *store, struct lane *lane)
 {
-	if (lane)
-		heap_push(store, lane);
+	if (!lane)
+		return;
+	/* Its next user may come late or never: descriptors are for those who write now. */
+	if (lane->descriptor >= 0)
+		lane_close(store, lane);
+	heap_push(store, lane);
 }
 
 uint64_t store_lane_end(const struct lane *lane)
