@@ -258,7 +258,8 @@ static void finish_head(struct lorg_packet *head, const struct pass *pass)
 	head->reserved = 0;
 }
 
-void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_t *out, struct chunk_summary *summary)
+void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, struct chunk_bounds bounds, uint8_t *out,
+			struct chunk_summary *summary)
 {
 	const struct lorg_packet *shared = (const struct lorg_packet *)chunk;
 	struct lorg_packet *head = (struct lorg_packet *)out;
@@ -266,11 +267,22 @@ void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_
 	/* Acquire: pairs with the commit of each event below it. Read once: what bounds the copy does not change. */
 	uint32_t position = __atomic_load_n(&shared->position, __ATOMIC_ACQUIRE);
 	uint32_t used = position < LORG_PACKET_HEAD ? LORG_PACKET_HEAD : position > LORG_CHUNK_SIZE ? LORG_CHUNK_SIZE : position;
+	if (used > part->to)
+		used = part->to;
 	memcpy(out, chunk, used);
 	summary->copied = used;
 	summary->state = check_head(head, position);
 	if (summary->state != CHUNK_PACKET)
 		return;
+	/* More than one a tick cannot have been lost. */
+	if (head->events_discarded > bounds.latest - bounds.oldest) {
+		head->events_discarded = 0;
+		summary->corrected++;
+	}
+	if (part->begin) {
+		head->begin = part->begin;
+		head->events_discarded = 0; /* told with the part before */
+	}
 	summary->discarded = head->events_discarded;
 	if (head->begin < bounds.oldest || head->begin > bounds.latest) {
 		head->begin = head->begin > bounds.latest ? bounds.latest : bounds.oldest;
@@ -278,7 +290,7 @@ void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_
 	}
 	struct pass pass = {
 		.packet = out,
-		.from = LORG_PACKET_HEAD,
+		.from = part->from < used ? part->from : used,
 		.to = LORG_PACKET_HEAD,
 		.end = used,
 		.tick = head->begin,
@@ -299,4 +311,33 @@ void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_
 		pass.earliest = head->begin;
 	summary->length = pass.to;
 	finish_head(head, &pass);
+}
+
+void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_t *out, struct chunk_summary *summary)
+{
+	static const struct chunk_part whole = {LORG_PACKET_HEAD, LORG_CHUNK_SIZE, 0};
+	collect_chunk_part(chunk, &whole, bounds, out, summary);
+}
+
+uint32_t collect_chunk_introduction(const uint8_t *chunk, uint64_t *tick)
+{
+	const struct lorg_packet *head = (const struct lorg_packet *)chunk;
+	/* Acquire: pairs with the commit of each event below it. */
+	uint32_t position = __atomic_load_n(&head->position, __ATOMIC_ACQUIRE);
+	uint32_t end = LORG_PACKET_HEAD;
+	if (position > LORG_CHUNK_SIZE)
+		return end;
+	while (end + sizeof(struct lorg_extended) <= position) {
+		struct lorg_extended event;
+		uint64_t first = __atomic_load_n((const uint64_t *)(chunk + end), __ATOMIC_ACQUIRE);
+		memcpy(&event, chunk + end, sizeof event);
+		memcpy(&event, &first, sizeof first);
+		if (event.word != LORG_EVENT_EXTENDED || event.length < sizeof event || event.length % 8 || event.length > position - end)
+			break;
+		if (event.id != LORG_EVENT_IMAGE && event.id != LORG_EVENT_MODULE && event.id != LORG_EVENT_SPAWNED)
+			break;
+		*tick = event.tick;
+		end += event.length;
+	}
+	return end;
 }

@@ -57,4 +57,21 @@ struct chunk_summary {
  */
 void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_t *out, struct chunk_summary *summary);
 
+/* A stretch of a chunk that is a packet of its own. */
+struct chunk_part {
+	uint32_t from, to; /* offsets of the first event and behind the last one */
+	uint64_t begin;	   /* tick that the first one continues; 0: the chunk's own begin, with what was lost before it */
+};
+
+/* The same for a part of a chunk. */
+void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, struct chunk_bounds bounds, uint8_t *out,
+			struct chunk_summary *summary);
+
+/*
+ * How far a chunk begins with events that say what an image is (IMAGE, MODULE, SPAWNED): these may be taken while the
+ * program goes on filling it, since they never change. Returns the offset behind them, LORG_PACKET_HEAD if there are
+ * none; *tick gets the stamp of the last one.
+ */
+uint32_t collect_chunk_introduction(const uint8_t *chunk, uint64_t *tick);
+
 #endif

@@ -17,6 +17,8 @@
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
 
+enum { INTRODUCTION_DELAY = 50 }; /* parts of a second */
+
 /* A chunk that may be taken. */
 struct full_chunk {
 	uint64_t begin, sequence;
@@ -165,16 +167,34 @@ static void write_packet(struct family *family, struct process *process, struct 
 		store_release_lane(store, lane);
 }
 
+static struct chunk_bounds bounds_now(const struct family_context *context)
+{
+	/* A second ahead: counters of CPUs may differ. */
+	return (struct chunk_bounds){context->clock.base_tick, clock_tick(&context->clock) + context->clock.frequency};
+}
+
+/* What of a chunk is still to be written. */
+static struct chunk_part rest_of(const struct process *process, uint32_t chunk, const struct lorg_packet *head)
+{
+	struct chunk_part part = {LORG_PACKET_HEAD, LORG_CHUNK_SIZE, 0};
+	if (!process || process->introduction.chunk != chunk + 1 ||
+	    process->introduction.sequence != __atomic_load_n(&head->sequence, __ATOMIC_RELAXED))
+		return part;
+	part.from = process->introduction.end;
+	part.begin = process->introduction.tick;
+	return part;
+}
+
 static void take(struct family *family, struct process *process, uint32_t chunk)
 {
 	struct family_context *context = family->context;
 	struct chunk_summary summary;
 	struct lorg_packet *head = (struct lorg_packet *)context->copy;
-	const struct chunk_bounds bounds = {
-		context->clock.base_tick,
-		clock_tick(&context->clock) + context->clock.frequency, /* a second ahead: counters of CPUs may differ */
-	};
-	collect_chunk_copy(family_chunk(family, chunk), bounds, context->copy, &summary);
+	const uint8_t *shared = family_chunk(family, chunk);
+	const struct chunk_part part = rest_of(process, chunk, (const struct lorg_packet *)shared);
+	collect_chunk_part(shared, &part, bounds_now(context), context->copy, &summary);
+	if (process)
+		process->introduction.chunk = 0;
 	if (summary.state == CHUNK_PACKET) {
 		if (process)
 			process->next_sequence = head->sequence + 1; /* before it becomes the lane's */
@@ -200,9 +220,59 @@ static int has_to_wait(struct family *family, struct process *process, const str
 	return 1;
 }
 
+/*
+ * What an image is and what is mapped where stands at the beginning of its first chunk. That is written early: a disk
+ * that fills up, or the end of the collector, leaves a recording with names.
+ */
+static void introduce(struct family *family, struct process *process, uint32_t chunk)
+{
+	struct family_context *context = family->context;
+	const uint8_t *shared = family_chunk(family, chunk);
+	const struct lorg_packet *shared_head = (const struct lorg_packet *)shared;
+	struct lorg_packet *head = (struct lorg_packet *)context->copy;
+	struct chunk_summary summary;
+	uint64_t tick = 0;
+	uint64_t sequence = __atomic_load_n(&shared_head->sequence, __ATOMIC_RELAXED);
+	const struct chunk_part part = {LORG_PACKET_HEAD, collect_chunk_introduction(shared, &tick), 0};
+	if (sequence != process->next_sequence || part.to == LORG_PACKET_HEAD)
+		return;
+	collect_chunk_part(shared, &part, bounds_now(context), context->copy, &summary);
+	if (summary.state != CHUNK_PACKET || summary.cut || !summary.events)
+		return;
+	process->introduction.chunk = chunk + 1;
+	process->introduction.sequence = sequence;
+	process->introduction.end = part.to;
+	process->introduction.tick = head->end;
+	write_packet(family, process, head, &summary);
+}
+
+static int wants_introduction(const struct family_context *context, const struct process *process)
+{
+	const struct image *image = process->image;
+	/* Short-lived programs say it with the rest. */
+	return image && !process->introduced && !process->over && context->overflow != LORG_OVERFLOW_OVERWRITE &&
+	       clock_tick(&context->clock) - process->birth_tick > context->clock.frequency / INTRODUCTION_DELAY;
+}
+
+static void introduce_images(struct family *family)
+{
+	uint32_t used = family_chunks_used(family);
+	for (uint32_t chunk = 0; chunk < used && !store_failure(family->context->store, NULL); chunk++) {
+		uint64_t word = __atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE);
+		if (lorg_chunk_word_state(word) != LORG_CHUNK_FILLING)
+			continue;
+		struct process *process = process_of(family, lorg_chunk_word_process(word));
+		if (!process || !wants_introduction(family->context, process))
+			continue;
+		process->introduced = 1;
+		introduce(family, process, chunk);
+	}
+}
+
 void drain_pass(struct family *family)
 {
 	struct family_context *context = family->context;
+	introduce_images(family);
 	uint32_t count = find_full(family);
 	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
 		const struct full_chunk *full = &context->full[i];

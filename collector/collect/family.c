@@ -58,7 +58,9 @@ static void tell_totals(struct family *family)
 	struct notes *notes = &family->context->notes;
 	uint64_t lost = arena->uncounted_lost;
 	char text[96];
-	if (lost)
+	if (lost > clock_tick(&family->context->clock) - family->context->clock.base_tick)
+		family->damaged++;
+	else if (lost)
 		notes_lost(notes, lost, "no place for a thread in the arena");
 	if (arena->damage_count) {
 		snprintf(text, sizeof text, "%" PRIu32 " times a thread found its state wrong and began anew", arena->damage_count);

@@ -46,6 +46,7 @@ struct image {
 	int shared;	  /* a vfork child: on its parent's memory */
 	int dead;	  /* its process has ended (set when its pidfd becomes readable) */
 	int execed;	  /* another program has taken its place */
+	int left;	  /* the process had ended or become another before it was found */
 	int over;	  /* will write no more */
 	int replaced;	  /* its entry is another's now */
 	int counted;	  /* in the coverage */
@@ -67,6 +68,13 @@ struct process {
 	struct lane *lane;
 	uint64_t next_sequence; /* of the chunk to write next */
 	uint32_t pending;	/* chunks of it that this pass has found */
+	struct {
+		uint32_t chunk; /* index + 1 of the chunk whose beginning is written; 0: none */
+		uint64_t sequence;
+		uint32_t end; /* offset behind what is written */
+		uint64_t tick;
+	} introduction; /* see drain.c */
+	int introduced; /* looked at once */
 	int held; /* one of its chunks waits for the next pass */
 	int used, over, has_exit, in_exec;
 };

@@ -104,6 +104,8 @@ struct image *image_at(struct family *family, uint32_t index)
 	const struct lorg_image *entry = family_image_entry(family, index);
 	/* Acquire: pairs with the release store of ALIVE; the fields are valid. */
 	uint32_t state = __atomic_load_n(&entry->state, __ATOMIC_ACQUIRE);
+	if (state > LORG_IMAGE_EXECED || entry->birth > LORG_BIRTH_UNSEEN || entry->vfork_child > 1)
+		return NULL; /* overwritten */
 	/* One that is just starting may not have its own pid yet; at the end it is one that was killed before it said a word. */
 	int usable = state >= LORG_IMAGE_ALIVE ||
 		     (family->final && state == LORG_IMAGE_STARTING && __atomic_load_n(&entry->own_pid, __ATOMIC_RELAXED));
@@ -279,6 +281,7 @@ static void left(struct image *image, pid_t pid, int pidfd)
 	image->looked_for = 1;
 	image->dead = pidfd < 0 || !proc_alive(pidfd);
 	/* Whether it has become another program, its last event tells. */
+	image->left = 1;
 	image->over = !image->shared;
 }
 
@@ -355,11 +358,9 @@ static void search(struct image *image, uint64_t now_ns)
 static int try_pid(struct image *image, pid_t pid, int nested, int settle)
 {
 	int pidfd = proc_open(pid);
-	if (pidfd < 0 && errno != ESRCH && errno != EINVAL) { /* no descriptor to be had: looked at now and then */
-		watch(image, pid, -1);
-		return 1;
-	}
-	enum proc_maps maps = pidfd < 0 ? PROC_MAPS_GONE : proc_has_mapped(pid, image->family->inode);
+	/* Without a descriptor to be had, it is looked at now and then. Other errors: there is no such process. */
+	int there = pidfd >= 0 || errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOSYS;
+	enum proc_maps maps = there ? proc_has_mapped(pid, image->family->inode) : PROC_MAPS_GONE;
 	int inner_nested = 0;
 	if (maps == PROC_MAPS_UNKNOWN && settle && proc_inner_id(pid, 0, &inner_nested) == image->own_pid)
 		maps = PROC_MAPS_SHOWN; /* another user's: its number has to do */
@@ -483,6 +484,8 @@ static void look_at_image(struct family *family, struct image *image, uint64_t n
 	}
 	if (image->dead)
 		process_ended(image);
+	else if (image->left)
+		shared_child_left(image);
 	else
 		look_again(image, state, now_ns);
 }
@@ -521,11 +524,11 @@ void images_pass(struct family *family, uint64_t now_ns)
 		struct image *image = image_at(family, i);
 		if (!image)
 			continue;
-		if (entry->not_traced)
+		if (entry->not_traced == 1)
 			note_not_traced(family, entry);
 		look_at_image(family, image, now_ns);
 		family->image_over |= image->over;
-		family->images_alive += image->looked_for && !image->over;
+		family->images_alive += image->looked_for && !image->left && !image->dead && !image->over;
 	}
 }
 

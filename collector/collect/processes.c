@@ -241,6 +241,10 @@ static void say_lost(struct family *family, struct packet_builder *packet, uint6
 	uint64_t lost = entry->lost, told = entry->lost_told;
 	if (lost <= told)
 		return;
+	if (lost - told > tick - family->context->clock.base_tick) { /* more than one a tick: overwritten */
+		family->damaged++;
+		return;
+	}
 	const struct lorg_event_LOST event = {.count = lost - told};
 	const struct packet_bytes why[] = {packet_text("no room in the arena")};
 	if (packet_event(packet, LORG_EVENT_LOST, tick, &event, why, 1) == 0)

@@ -43,7 +43,7 @@ uint32_t environment_count(char *const *given)
 			if (!block[i])
 				return count;
 		if (got < BATCH)
-			break;
+			return ENVIRONMENT_UNREADABLE;
 	}
 	return count;
 }
@@ -184,6 +184,8 @@ const char *environment_extend(struct environment_request *request)
 	enum entry_kind kinds[BATCH];
 	const char *theirs = 0;
 	uint32_t used = 0;
+	if (request->count == ENVIRONMENT_UNREADABLE)
+		return "its environment cannot be read";
 	for (uint32_t from = 0; from < request->count; from += BATCH) {
 		char *entries[BATCH];
 		uint32_t count = request->count - from < BATCH ? request->count - from : BATCH;

@@ -21,7 +21,10 @@ struct environment_request {
 	const uint8_t *image_id; /* 16 bytes: the image that executes */
 };
 
-/* Entries before the NULL; what cannot be read ends it. */
+/* No count: the array ends in memory that cannot be read, and the kernel will refuse it. */
+#define ENVIRONMENT_UNREADABLE UINT32_MAX
+
+/* Entries before the NULL, or ENVIRONMENT_UNREADABLE. */
 HIDDEN uint32_t environment_count(char *const *given);
 
 /*

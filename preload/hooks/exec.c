@@ -84,9 +84,10 @@ void exec_release(void)
 	exec_state.outer_hook = 0;
 }
 
-/* Memory for the texts and `pointers` entries of an environment, or NULL. */
-static char *exec_memory(size_t pointers)
+/* Memory for the texts and an environment of `count` entries and ours, or NULL. */
+static char *exec_memory(uint32_t count)
 {
+	size_t pointers = count == ENVIRONMENT_UNREADABLE ? 0 : (size_t)count + 3;
 	size_t length = TEXT_ROOM + pointers * sizeof(char *);
 	if (exec_state.mapped || !loader_calls_allowed())
 		return 0;
@@ -309,7 +310,7 @@ static void prepare(struct preparation *preparation, const struct exec_request *
 	if (seen.error == ENOENT || seen.error == ENOTDIR || seen.error == EFAULT || seen.error == ELOOP || seen.error == ENAMETOOLONG)
 		return; /* the call will say so */
 	uint32_t count = environment_count(request->environment);
-	char *memory = exec_memory((size_t)count + 3);
+	char *memory = exec_memory(count);
 	if (!reason)
 		reason = memory ? extend(preparation, request, &seen, memory, count) : "no memory for its environment";
 	if (self)
@@ -477,7 +478,7 @@ char *const *exec_environment(struct thread *self, const char *name, int in_path
 	if (seen.error)
 		return environment;
 	uint32_t count = environment_count(environment);
-	char *memory = reason ? 0 : exec_memory((size_t)count + 3);
+	char *memory = reason ? 0 : exec_memory(count);
 	if (!reason)
 		reason = memory ? extend(&preparation, &request, &seen, memory, count) : "no memory for its environment";
 	if (reason && (hook_gate(HOOK_execve) & LORG_GATE_PROCESS))

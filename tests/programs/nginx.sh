@@ -2,7 +2,7 @@
 # nginx: a master and two workers, loaded by ab; ended by SIGQUIT.
 port=${LORG_TEST_PORT:-17380}
 if [ "$1" = setup ]; then
-	command -v nginx ab curl >/dev/null || command -v nginx ab >/dev/null || exit 77
+	command -v nginx >/dev/null && command -v ab >/dev/null || exit 77
 	mkdir -p html
 	seq 3000 >html/file.txt
 	echo hello >html/index.html

@@ -2,7 +2,7 @@
 # redis-server with redis-benchmark and redis-cli, a background save by fork, and the end by SHUTDOWN.
 port=${LORG_TEST_PORT:-17379}
 if [ "$1" = setup ]; then
-	command -v redis-server redis-benchmark redis-cli >/dev/null || exit 77
+	command -v redis-server >/dev/null && command -v redis-benchmark >/dev/null || exit 77
 	exit 0
 fi
 redis-server --port "$port" --bind 127.0.0.1 --save '' --dir . --logfile server.log --io-threads 1 &
