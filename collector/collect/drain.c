@@ -213,6 +213,11 @@ static int has_to_wait(struct family *family, struct process *process, const str
 {
 	if (!process || process->over || family->final)
 		return 0;
+	/* Whose pid is still looked for: its packets are to name it. */
+	if (process->image && !process->image->looked_for && process->image->own_pid) {
+		process->held = 1;
+		return 1;
+	}
 	if (!process->held && (full->sequence == process->next_sequence || family->waiting[full->chunk]))
 		return 0;
 	family->waiting[full->chunk] = 1;

@@ -331,7 +331,7 @@ static void search(struct image *image, uint64_t now_ns)
 	struct family_context *context = family->context;
 	uint64_t begin_ns = clock_monotonic_ns();
 	if (begin_ns < context->search_ns) {
-		look_later(image, now_ns);
+		image->look_ns = context->search_ns;
 		return;
 	}
 	pid_t pid = proc_find(family->inode, image->own_pid, is_known_pid, family);

@@ -64,9 +64,9 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 
 /* terms: encoded arguments or values (doc/DESIGN.md, section 6). */
 #define LORG_FIELDS_CALL(U64, U32, I64, I32, TEXT, BLOB) U64(caller) U32(function) U32(session_kind) BLOB(terms)
-#define LORG_FIELDS_RETURN_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(entry) U32(function) I32(error) BLOB(terms)
+#define LORG_FIELDS_RETURN_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) I32(error) BLOB(terms)
 #define LORG_FIELDS_RETURN_TO(U64, U32, I64, I32, TEXT, BLOB) U64(address)
-#define LORG_FIELDS_EXCEPTION_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(entry) U32(function) U32(kind) TEXT(type) TEXT(what)
+#define LORG_FIELDS_EXCEPTION_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) U32(kind) TEXT(type) TEXT(what)
 /* __cxa_throw (hook tells which), __cxa_begin_catch. type: mangled. */
 #define LORG_FIELDS_THROW(U64, U32, I64, I32, TEXT, BLOB) U64(object) U64(caller) U32(hook) TEXT(type)
 #define LORG_FIELDS_CATCH(U64, U32, I64, I32, TEXT, BLOB) U64(object) U64(caller) U32(hook) TEXT(type)

@@ -218,7 +218,10 @@ static int next_packet(struct thread *self)
 	return 0;
 }
 
-/* A program that punches holes into the arena takes our entry away; then another is claimed. */
+/*
+ * A program that overwrites the arena or punches holes into it takes our entry away; then another is claimed. Where
+ * there is none, the thread forwards from now on.
+ */
 static int still_owner(struct thread *self)
 {
 	struct lorg_process *process = self->process;
@@ -227,7 +230,10 @@ static int still_owner(struct thread *self)
 	__atomic_fetch_add(&the_arena.shared->damage_count, 1, __ATOMIC_RELAXED);
 	self->packet = 0;
 	self->process = 0;
-	return thread_claim() != 0;
+	if (self->off != THREAD_OFF_FOREVER && thread_claim())
+		return 1;
+	thread_give_up(self);
+	return 0;
 }
 
 /* ---- extended events ---- */
@@ -240,11 +246,14 @@ static uint32_t reserve(struct thread *self, uint32_t size, uint64_t *tick, stru
 		uint32_t at = *packet ? event_reserve_in(*packet, size, UINT64_MAX, tick) : 0;
 		if (at)
 			return at;
-		if (!still_owner(self) || next_packet(self))
+		if (!still_owner(self)) {
+			__atomic_fetch_add(&the_arena.shared->uncounted_lost, 1, __ATOMIC_RELAXED);
+			return 0;
+		}
+		if (next_packet(self))
 			break;
 	}
-	if (self->process)
-		count_lost(self);
+	count_lost(self);
 	return 0;
 }
 

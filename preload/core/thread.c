@@ -264,6 +264,18 @@ struct thread *thread_claim(void)
 	return result && self->process ? self : 0;
 }
 
+/* What threads without an entry write to: never read, so that it does not matter who wrote it. */
+static struct lorg_process nobody;
+
+void thread_give_up(struct thread *self)
+{
+	self->off = THREAD_OFF_FOREVER;
+	self->packet = 0;
+	self->process_index = UINT32_MAX; /* not nobody's: it is never taken for an owner */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	self->process = &nobody;
+}
+
 /* ---- the program's beginning ---- */
 
 static void guard_begin(void)

@@ -81,6 +81,12 @@ static inline int system_calls_allowed(void)
 /* Slow path of thread_self. */
 HIDDEN struct thread *thread_claim(void);
 
+/*
+ * The thread has lost its entry and got no other: forward only from now on. The hook under way may still look at
+ * and write to its entry: it is given one that is nobody's.
+ */
+HIDDEN void thread_give_up(struct thread *self);
+
 /* True when the calling thread may write at once: it has an entry, of this image. */
 static inline int thread_is_ready(const struct thread *self)
 {

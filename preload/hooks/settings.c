@@ -205,6 +205,22 @@ int hook_mprotect(void *address, size_t length, int protection)
 	return is_arena(address, length) ? 0 : REAL(mprotect)(address, length, protection);
 }
 
+/* Less of it is as good as munmap; elsewhere or more of it is not to be had. A second mapping (length 0) does no harm. */
+void *hook_mremap(void *address, size_t length, size_t new_length, int flags, ...)
+{
+	va_list list;
+	/* As libc does: read whether or not it was given. */
+	va_start(list, flags);
+	void *wanted = va_arg(list, void *);
+	va_end(list);
+	if (!is_arena(address, length))
+		return REAL(mremap)(address, length, new_length, flags, wanted);
+	if (new_length && new_length <= length && !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)))
+		return address;
+	*hook_errno() = EFAULT;
+	return MAP_FAILED;
+}
+
 /* Advice that would take the arena away from a fork child, into core files, or for good. The rest does no harm. */
 static int is_harmful(int advice)
 {
