@@ -51,7 +51,10 @@ static void work(struct family *family, uint64_t now_ns)
 	images_finish(family, now_ns);
 }
 
-/* What the arena itself counted. */
+/* More often than this no thread can have begun anew: the counter itself was overwritten. */
+enum { DAMAGE_LIMIT = 1 << 20 };
+
+/* What the arena itself counted, as far as it can be true: it is memory that the program can write. */
 static void tell_totals(struct family *family)
 {
 	const struct lorg_arena *arena = family_arena(family);
@@ -62,7 +65,9 @@ static void tell_totals(struct family *family)
 		family->damaged++;
 	else if (lost)
 		notes_lost(notes, lost, "no place for a thread in the arena");
-	if (arena->damage_count) {
+	if (arena->damage_count > DAMAGE_LIMIT) {
+		family->damaged++;
+	} else if (arena->damage_count) {
 		snprintf(text, sizeof text, "%" PRIu32 " times a thread found its state wrong and began anew", arena->damage_count);
 		notes_gap(notes, 1, 0, "arena damaged by the program", text);
 	}
