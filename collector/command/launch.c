@@ -27,23 +27,32 @@ static void raise_limit(int resource, struct rlimit *was)
 	setrlimit(resource, &most);
 }
 
+/* Signals that a program may be sent on purpose: who knows only our pid means the program. */
+static const int passed_signals[] = {SIGTERM, SIGHUP,	 SIGINT,  SIGQUIT,  SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+				     SIGPROF, SIGWINCH, SIGCONT, SIGURG, SIGIO,   SIGPWR};
+
+static void await(struct inherited *inherited, int signal)
+{
+	struct sigaction action;
+	/* What is ignored stays so (nohup, a shell's background). */
+	if (sigaction(signal, NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+		sigaddset(&inherited->awaited, signal);
+}
+
 void inherited_save(struct inherited *inherited)
 {
-	static const int waited_for[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
-	sigset_t blocked;
 	for (size_t i = 0; i < sizeof changed_signals / sizeof *changed_signals; i++) {
 		int signal = changed_signals[i];
 		struct sigaction action = {.sa_handler = signal == SIGCHLD ? SIG_DFL : SIG_IGN};
 		sigaction(signal, &action, &inherited->actions[signal]);
 	}
-	sigemptyset(&blocked);
-	for (size_t i = 0; i < sizeof waited_for / sizeof *waited_for; i++) {
-		struct sigaction action;
-		/* What is ignored stays so (nohup, a shell's background). */
-		if (waited_for[i] == SIGCHLD || sigaction(waited_for[i], NULL, &action) || action.sa_handler != SIG_IGN)
-			sigaddset(&blocked, waited_for[i]);
-	}
-	sigprocmask(SIG_BLOCK, &blocked, &inherited->mask);
+	sigemptyset(&inherited->awaited);
+	sigaddset(&inherited->awaited, SIGCHLD);
+	for (size_t i = 0; i < sizeof passed_signals / sizeof *passed_signals; i++)
+		await(inherited, passed_signals[i]);
+	for (int signal = SIGRTMIN; signal <= SIGRTMAX; signal++)
+		await(inherited, signal);
+	sigprocmask(SIG_BLOCK, &inherited->awaited, &inherited->mask);
 	raise_limit(RLIMIT_NOFILE, &inherited->files);
 	raise_limit(RLIMIT_FSIZE, &inherited->file_size);
 	raise_limit(RLIMIT_AS, &inherited->address_space);

@@ -15,6 +15,7 @@
 /* What lorg changes for itself and a program must not inherit. */
 struct inherited {
 	sigset_t mask;
+	sigset_t awaited; /* what lorg waits for: the end of its child, and what is passed on to it */
 	struct sigaction actions[NSIG];
 	struct rlimit files, file_size, address_space;
 };

@@ -282,15 +282,7 @@ static const char *advice_for(const struct run *run)
 
 static int open_signals(const struct inherited *inherited)
 {
-	static const int signals[] = {SIGCHLD, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGCONT};
-	sigset_t wanted, blocked;
-	(void)inherited;
-	sigemptyset(&wanted);
-	sigprocmask(SIG_BLOCK, NULL, &blocked);
-	for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-		if (sigismember(&blocked, signals[i]) == 1)
-			sigaddset(&wanted, signals[i]);
-	return signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+	return signalfd(-1, &inherited->awaited, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* Its terminal has stopped the program: its job is stopped, and we are the job that the shell knows. */
@@ -308,6 +300,11 @@ static void stop_with_it(struct run *run, int signal)
 	raise(signal); /* has no effect in a group that no shell looks after */
 	sigprocmask(SIG_SETMASK, &mask, NULL);
 	sigaction(signal, &was, NULL);
+	/* What has woken us is passed on here, and not once more as a signal of its own. */
+	const struct timespec none = {0, 0};
+	sigemptyset(&only);
+	sigaddset(&only, SIGCONT);
+	sigtimedwait(&only, NULL, &none);
 	kill(run->child, SIGCONT);
 }
 
@@ -328,27 +325,41 @@ static void reap(struct run *run)
 	}
 }
 
-static void on_signal(struct run *run, const struct signalfd_siginfo *signal)
+/* A terminal sends to all of its foreground group: the program has it already. */
+static int is_from_terminal(const struct signalfd_siginfo *signal)
 {
 	switch (signal->ssi_signo) {
-	case SIGCHLD:
-		break; /* reap() looks in any case */
-	case SIGTERM:
-	case SIGHUP:
-		if (run->ended)
-			run->stop = 1;
-		else
-			kill(run->child, (int)signal->ssi_signo);
-		break;
 	case SIGINT:
 	case SIGQUIT:
-		/* The terminal has sent it to the program, too. */
-		if (run->ended)
-			run->stop = 1;
-		break;
+	case SIGWINCH:
+		return signal->ssi_code == SI_KERNEL;
 	default:
-		break;
+		return 0;
 	}
+}
+
+static int asks_to_end(const struct signalfd_siginfo *signal)
+{
+	return signal->ssi_signo == SIGTERM || signal->ssi_signo == SIGHUP || signal->ssi_signo == SIGINT || signal->ssi_signo == SIGQUIT;
+}
+
+static void pass_on(const struct run *run, const struct signalfd_siginfo *signal)
+{
+	union sigval value = {.sival_ptr = (void *)(uintptr_t)signal->ssi_ptr};
+	if (signal->ssi_code == SI_QUEUE)
+		sigqueue(run->child, (int)signal->ssi_signo, value);
+	else
+		kill(run->child, (int)signal->ssi_signo);
+}
+
+static void on_signal(struct run *run, const struct signalfd_siginfo *signal)
+{
+	if (signal->ssi_signo == SIGCHLD)
+		return; /* reap() looks in any case */
+	if (!run->ended && !is_from_terminal(signal))
+		pass_on(run, signal);
+	if (run->ended && asks_to_end(signal))
+		run->stop = 1;
 }
 
 static void take_signals(struct run *run)
