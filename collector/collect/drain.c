@@ -251,15 +251,16 @@ static void introduce(struct family *family, struct process *process, uint32_t c
 	write_packet(family, process, head, &summary);
 }
 
-static int wants_introduction(const struct family_context *context, const struct process *process)
+static int wants_introduction(const struct family_context *context, const struct process *process, int at_once)
 {
-	const struct image *image = process->image;
+	if (!process->image || process->introduced || process->over || context->overflow == LORG_OVERFLOW_OVERWRITE)
+		return 0;
 	/* Short-lived programs say it with the rest. */
-	return image && !process->introduced && !process->over && context->overflow != LORG_OVERFLOW_OVERWRITE &&
-	       clock_tick(&context->clock) - process->birth_tick > context->clock.frequency / INTRODUCTION_DELAY;
+	return at_once || clock_tick(&context->clock) - process->birth_tick > context->clock.frequency / INTRODUCTION_DELAY;
 }
 
-static void introduce_images(struct family *family)
+/* at_once: chunks of the family are about to be written, and nothing of it is to be written before this. */
+static void introduce_images(struct family *family, int at_once)
 {
 	uint32_t used = family_chunks_used(family);
 	for (uint32_t chunk = 0; chunk < used && !store_failure(family->context->store, NULL); chunk++) {
@@ -267,7 +268,7 @@ static void introduce_images(struct family *family)
 		if (lorg_chunk_word_state(word) != LORG_CHUNK_FILLING)
 			continue;
 		struct process *process = process_of(family, lorg_chunk_word_process(word));
-		if (!process || !wants_introduction(family->context, process))
+		if (!process || !wants_introduction(family->context, process, at_once))
 			continue;
 		process->introduced = 1;
 		introduce(family, process, chunk);
@@ -277,8 +278,8 @@ static void introduce_images(struct family *family)
 void drain_pass(struct family *family)
 {
 	struct family_context *context = family->context;
-	introduce_images(family);
 	uint32_t count = find_full(family);
+	introduce_images(family, count > 0);
 	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
 		const struct full_chunk *full = &context->full[i];
 		struct process *process = process_of(family, full->process);
