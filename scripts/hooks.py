@@ -305,7 +305,7 @@ def make_wrapper(r):
     off = ['\t\t%sREAL(%s)(%s);' % (give, r.id, names)]
     if r.result == 'void':
         off = ['\t{'] + off + ['\t\treturn;', '\t}']
-    out = ['static __attribute__((noinline)) ' + r.declare('traced_' + r.id), '{', '\tstruct hook_call call;',
+    out = ['static __attribute__((noinline)) ' + r.declare('traced_' + r.id), '{', '\tstruct hook_call call;'] + told_all(r)[0] + [
            '\tif (!hook_begin(&call, HOOK_%s))' % r.id] + off + traced_call(r, names) + ['}', '']
     out += [r.declare(r.symbol()), '{', '\thook_type_%s real = HOOK_READY(%s);' % (r.id, r.id),
             '\tif (__builtin_expect(real && !hook_gate(HOOK_%s), 1))' % r.id]
@@ -314,10 +314,19 @@ def make_wrapper(r):
     return '\n'.join(out)
 
 
+def told_all(r):
+    """Where a parent does not ask how its child ended we do: nobody can tell afterwards."""
+    if r.column['role'] != 'reap':
+        return [], []
+    asked = [p for p in r.parameters if p.text.startswith(('int *', 'siginfo_t *'))]
+    return (['\t%s told_%s;' % (p.text.split(' *')[0], p.name) for p in asked],
+            ['\t%s = %s ? %s : &told_%s;' % (p.name, p.name, p.name, p.name) for p in asked])
+
+
 def traced_call(r, names):
     c = r.column
     call = 'REAL(%s)(%s);' % (r.id, names)
-    out = ['\tcall.caller = (uintptr_t)__builtin_return_address(0);']
+    out = ['\tcall.caller = (uintptr_t)__builtin_return_address(0);'] + told_all(r)[1]
     out += ['\tcall.argument[%d] = %s;' % (i, p.value()) for i, p in enumerate(r.parameters)]
     out += ['\tcall.saved_errno = *hook_errno();', '\t%s_enter(&call);' % c['family'], '\t*hook_errno() = call.saved_errno;']
     if r.result == 'void':

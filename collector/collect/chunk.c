@@ -255,7 +255,7 @@ static void finish_head(struct lorg_packet *head, const struct pass *pass)
 	head->position = 0;
 	head->process_index = 0;
 	head->chunk_index = 0;
-	head->reserved = 0;
+	head->own_tid = 0;
 }
 
 void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, struct chunk_bounds bounds, uint8_t *out,

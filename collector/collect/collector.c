@@ -332,7 +332,8 @@ uint32_t collector_programs(const struct collector *collector)
 
 int collector_ever_attached(const struct collector *collector)
 {
-	return collector->context.notes.coverage.programs > 0 || collector_programs(collector) > 0;
+	/* Not its images: what they say of themselves may have been overwritten before anybody looked. */
+	return collector->offers.claimed > 0;
 }
 
 int collector_attached(const struct collector *collector)
@@ -386,6 +387,10 @@ void collector_close(struct collector *collector, char *line, unsigned size)
 	successors_pass(context, clock_monotonic_ns(), 1);
 	endings_tell_all(context);
 	clock_refine(&context->clock);
+	uint32_t refused = offers_refused(&collector->offers);
+	if (refused)
+		notes_gap(&context->notes, refused, 0, "programs",
+			  "there were no means for their shared memory: raise lorg's limits on memory and open files");
 	notes_coverage_line(&context->notes, coverage, sizeof coverage);
 	notes_mark(&context->notes, coverage);
 	notes_clock(&context->notes);

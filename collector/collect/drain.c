@@ -208,13 +208,18 @@ static void take(struct family *family, struct process *process, uint32_t chunk)
 		release_chunk(family, chunk, summary.state == CHUNK_PACKET ? summary.copied : LORG_CHUNK_SIZE);
 }
 
+/* Whose pid is still looked for: its packets are to name it. */
+static int is_looked_for(const struct process *process)
+{
+	return process->image && !process->image->looked_for && process->image->own_pid;
+}
+
 /* A chunk that is not the next one of its process waits for one pass; the process's later ones with it. */
 static int has_to_wait(struct family *family, struct process *process, const struct full_chunk *full)
 {
 	if (!process || process->over || family->final)
 		return 0;
-	/* Whose pid is still looked for: its packets are to name it. */
-	if (process->image && !process->image->looked_for && process->image->own_pid) {
+	if (is_looked_for(process)) {
 		process->held = 1;
 		return 1;
 	}
@@ -254,6 +259,8 @@ static void introduce(struct family *family, struct process *process, uint32_t c
 static int wants_introduction(const struct family_context *context, const struct process *process, int at_once)
 {
 	if (!process->image || process->introduced || process->over || context->overflow == LORG_OVERFLOW_OVERWRITE)
+		return 0;
+	if (is_looked_for(process))
 		return 0;
 	/* Short-lived programs say it with the rest. */
 	return at_once || clock_tick(&context->clock) - process->birth_tick > context->clock.frequency / INTRODUCTION_DELAY;

@@ -39,6 +39,7 @@ struct image {
 	uint32_t index;
 	uint8_t id[16], parent_id[16];
 	uint32_t own_pid; /* as it sees itself; 0 unknown */
+	pid_t proc_pid;	  /* as it was told by /proc, where that is not own_pid: its number here; 0: not told */
 	pid_t pid;	  /* as we see it; 0 unknown */
 	int pidfd;	  /* -1: none */
 	int nested;	  /* in a pid namespace below ours */
@@ -46,6 +47,7 @@ struct image {
 	int shared;	  /* a vfork child: on its parent's memory */
 	int dead;	  /* its process has ended (set when its pidfd becomes readable) */
 	int execed;	  /* another program has taken its place */
+	uint32_t searches; /* that did not find its process */
 	int left;	  /* the process had ended or become another before it was found */
 	int over;	  /* will write no more */
 	int replaced;	  /* its entry is another's now */
@@ -64,7 +66,7 @@ struct process {
 	uint32_t index;
 	struct image *image; /* NULL: not known */
 	uint64_t birth_tick;
-	uint32_t tid; /* as we see it; 0 unknown */
+	uint32_t tid, own_tid; /* as we see it, and as it does; 0 unknown */
 	struct lane *lane;
 	uint64_t next_sequence; /* of the chunk to write next */
 	uint32_t pending;	/* chunks of it that this pass has found */
@@ -239,7 +241,7 @@ void processes_free(struct family *family);
 /* A lane of the process's in which nothing is later than `begin`; NULL: the store has failed. */
 struct lane *process_lane(struct family *family, struct process *process, uint64_t begin);
 /* Identity of the process into a packet's head. */
-void process_head(const struct process *process, struct lorg_packet *head);
+void process_head(struct process *process, struct lorg_packet *head);
 
 /* ---- drain.c ---- */
 

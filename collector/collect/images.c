@@ -4,8 +4,9 @@
  *
  * What an image says of its own pid is believed when the process of that
  * number has the arena mapped. A pid of another namespace means nothing here:
- * then the processes that have it mapped are searched for the one that its own
- * namespace numbers so.
+ * there a program asks /proc for the number that it has outside. Where /proc did
+ * not tell, the processes that have the arena mapped are searched for the one
+ * that its own namespace numbers so.
  */
 #include <errno.h>
 #include <limits.h>
@@ -27,6 +28,7 @@ enum {
 	LONGEST_LOOK_NS = 50000000,
 	SUCCESSOR_STARTS_NS = 200000000, /* a program shows up within this time of its exec, or it is not traced */
 	SUCCESSOR_SHOWS_NS = 20000000,	 /* one that has already ended */
+	SEARCHES = 3,
 };
 
 static void look_later(struct image *image, uint64_t now_ns)
@@ -346,11 +348,12 @@ static void search(struct image *image, uint64_t now_ns)
 	}
 	if (pidfd >= 0)
 		close(pidfd);
-	if (image->own_pid > 0) {
+	/* To take a living one for gone would be to wipe what it still writes to. */
+	if (image->own_pid > 0 && ++image->searches >= SEARCHES) {
 		image->nested = 1;
 		left(image, 0, -1); /* nobody of that number has it mapped */
 	} else {
-		look_later(image, now_ns); /* its end is seen when the arena is abandoned */
+		look_later(image, now_ns); /* without a number, its end is seen when the arena is abandoned */
 	}
 }
 
@@ -379,16 +382,29 @@ static int try_pid(struct image *image, pid_t pid, int nested, int settle)
 	return 0;
 }
 
+/* What the program wrote of itself; copied, then checked. */
+static void read_numbers(struct image *image, const struct lorg_image *entry)
+{
+	uint32_t own_pid = __atomic_load_n(&entry->own_pid, __ATOMIC_RELAXED);
+	uint32_t proc_pid = __atomic_load_n(&entry->proc_pid, __ATOMIC_RELAXED);
+	image->own_pid = own_pid <= INT_MAX ? own_pid : 0;
+	image->proc_pid = proc_pid <= INT_MAX && proc_pid != image->own_pid ? (pid_t)proc_pid : 0;
+	image->nested = image->proc_pid != 0 && image->own_pid != 0;
+}
+
 static void look_for(struct image *image, uint64_t now_ns)
 {
 	struct family_context *context = image->family->context;
 	const struct lorg_image *entry = family_image_entry(image->family, image->index);
-	image->own_pid = __atomic_load_n(&entry->own_pid, __ATOMIC_RELAXED);
-	if (image->own_pid > INT_MAX)
-		image->own_pid = 0;
+	read_numbers(image, entry);
 	if (image->family->final) {
 		/* Nobody has it mapped any more. */
-		left(image, (pid_t)image->own_pid, image->own_pid ? proc_open((pid_t)image->own_pid) : -1);
+		pid_t pid = image->proc_pid ? image->proc_pid : (pid_t)image->own_pid;
+		left(image, pid, pid ? proc_open(pid) : -1);
+		return;
+	}
+	if (image->proc_pid) {
+		try_pid(image, image->proc_pid, image->nested, 1);
 		return;
 	}
 	/* exec keeps the pid: the program before is known. */

@@ -10,11 +10,17 @@ enum {
 	LEAST_OFFERS = 8,
 	MOST_OFFERS = 96,
 	REFILL_AT_ONCE = 16,
+	REFUSED_LIMIT = 1 << 22, /* more programs there cannot have been: the node segment was overwritten */
 };
 static const uint64_t CALM_NS = 1000000000;
 
 /* Sparse: what is not used costs nothing. Smaller where limits or the address space are tight. */
 static const uint64_t arena_sizes[] = {1ull << 30, 256ull << 20, 64ull << 20, 16ull << 20};
+
+static struct lorg_node *node_of(const struct offers *offers)
+{
+	return (struct lorg_node *)offers->node.at;
+}
 
 static int make_offer(struct offers *offers, uint32_t slot)
 {
@@ -73,6 +79,7 @@ int offers_next_claimed(struct offers *offers, struct offered *claimed)
 		*claimed = *offered;
 		offered->memory.at = NULL;
 		offers->ready--;
+		offers->claimed++;
 		__atomic_store_n(&offer->state, offered->fill << 8 | LORG_OFFER_EMPTY, __ATOMIC_RELEASE);
 		return 1;
 	}
@@ -105,14 +112,24 @@ void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 		offers->wanted = offers->least;
 		withdraw_down_to(offers, offers->wanted);
 	}
-	int made = 0;
+	int made = 0, failed = 0;
 	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < REFILL_AT_ONCE; slot++) {
 		if (offers->slot[slot].memory.at)
 			continue;
-		if (make_offer(offers, slot))
-			return; /* no descriptor or memory just now */
+		failed = make_offer(offers, slot);
+		if (failed)
+			break; /* no descriptor or memory just now */
 		made++;
 	}
+	struct lorg_node *node = node_of(offers);
+	__atomic_store_n(&node->exhausted, failed && !offers->ready, __ATOMIC_RELAXED);
+}
+
+uint32_t offers_refused(const struct offers *offers)
+{
+	const struct lorg_node *node = node_of(offers);
+	uint32_t refused = __atomic_load_n(&node->refused, __ATOMIC_RELAXED);
+	return refused < REFUSED_LIMIT ? refused : 0;
 }
 
 int offers_claim(struct offers *offers, struct lorg_offer *claimed)
@@ -134,7 +151,10 @@ int offers_claim(struct offers *offers, struct lorg_offer *claimed)
 
 void offers_withdraw(struct offers *offers)
 {
+	struct lorg_node *node = node_of(offers);
 	withdraw_down_to(offers, 0);
+	/* Programs to come do not wait for what will not come. */
+	__atomic_store_n(&node->exhausted, 1, __ATOMIC_RELAXED);
 }
 
 void offers_close(struct offers *offers)

@@ -23,6 +23,7 @@ struct offers {
 	struct offered slot[LORG_ARENA_OFFERS];
 	uint32_t ready;	  /* as far as known: programs take them at any time */
 	uint32_t wanted;  /* how many to keep ready */
+	uint64_t claimed; /* ever: each by a program that liblorg.so was loaded into */
 	uint32_t least, most; /* bounds of that */
 	uint64_t calm_ns; /* since when few were taken */
 };
@@ -40,6 +41,9 @@ void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns);
 
 /* Claims one on behalf of a program. 0, or -1: there is none. */
 int offers_claim(struct offers *offers, struct lorg_offer *offer);
+
+/* How many images found none and run untraced. */
+uint32_t offers_refused(const struct offers *offers);
 
 /* Withdraws what is on offer: from now on nobody can claim one. Those already claimed stay to be taken. */
 void offers_withdraw(struct offers *offers);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* processes.c: the entries of threads, and what the collector says for those that could not say it themselves. */
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,13 +51,17 @@ static int is_slab(const struct family *family, uint32_t chunk)
 static void learn_tid(struct process *process, const struct lorg_process *entry)
 {
 	const struct image *image = process->image;
-	uint32_t own = entry->own_tid;
+	uint32_t own = entry->own_tid, told = entry->proc_tid;
+	if (!process->own_tid)
+		process->own_tid = own;
 	if (process->tid || !image || !image->pid)
 		return;
 	if (!own || own == image->own_pid)
 		process->tid = own || process == image->speaker ? (uint32_t)image->pid : 0;
 	else if (!image->nested)
 		process->tid = own;
+	else if (told && told <= INT_MAX)
+		process->tid = told; /* it may be gone */
 	else
 		process->tid = (uint32_t)proc_find_thread(image->pid, own);
 }
@@ -112,14 +117,18 @@ struct lane *process_lane(struct family *family, struct process *process, uint64
 	return process->lane;
 }
 
-void process_head(const struct process *process, struct lorg_packet *head)
+void process_head(struct process *process, struct lorg_packet *head)
 {
 	const struct image *image = process->image;
+	/* A thread of another namespace that had gone before anybody looked: by its own number it is still told from others. */
+	if (!process->tid && image && image->pid && process->own_tid != image->own_pid)
+		process->tid = process->own_tid;
 	if (image) {
 		memcpy(head->image, image->id, sizeof head->image);
 		head->pid = image->pid ? (uint32_t)image->pid : image->own_pid;
 	}
 	head->tid = process->tid ? process->tid : head->pid;
+	head->own_tid = image && image->nested && process->own_tid != head->tid ? process->own_tid : 0;
 	head->process_birth = process->birth_tick;
 	head->session %= LORG_SESSIONS;
 }

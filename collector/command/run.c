@@ -247,6 +247,10 @@ static int no_program(const char *name, int error)
 		lorg_error(name, strchr(name, '/') ? "no such file" : "command not found", "give the path of a program, or check PATH");
 		return EXIT_STATUS_NOT_FOUND;
 	}
+	if (error == EMFILE || error == ENFILE || error == EAGAIN || error == ENOMEM) {
+		lorg_error(name, strerror(error), "it was not started; raise the limits on open files, processes or memory");
+		return EXIT_STATUS_NOT_EXECUTABLE;
+	}
 	if (error == ENOTDIR || error == ENAMETOOLONG || error == ELOOP) {
 		lorg_error(name, strerror(error), "give the path of a program");
 		return EXIT_STATUS_NOT_FOUND;

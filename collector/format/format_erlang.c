@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "collector/format/format.h"
+#include "collector/format/numbers.h"
 
 static struct trace_text text_field(const struct event_view *view, const char *field)
 {
@@ -285,6 +286,7 @@ static void spawn_mfa(struct formatter *formatter, const struct trace_event *eve
 static void erlang_spawn(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWN, spawn);
+	numbers_spawn(formatter->trace, event, &spawn);
 	struct output *output = begin_process(formatter, event->process, "spawn");
 	uint32_t pid = spawn.child_pid ? spawn.child_pid : event->process->pid;
 	output_byte(output, ',');
@@ -297,6 +299,7 @@ static void erlang_spawn(struct formatter *formatter, const struct trace_event *
 static void erlang_spawned(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
+	numbers_spawned(formatter->trace, event, &spawned);
 	static const struct trace_text none;
 	struct output *output = begin_process(formatter, event->process, "spawned");
 	output_byte(output, ',');
@@ -332,6 +335,7 @@ static void erlang_exit(struct formatter *formatter, const struct trace_event *e
 static void erlang_reaped(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REAPED, reaped);
+	numbers_reaped(formatter->trace, event, &reaped);
 	struct output *output = begin_process(formatter, event->process, "reaped");
 	uint32_t pid = reaped.pid ? reaped.pid : event->process->pid;
 	output_byte(output, ',');
@@ -349,6 +353,7 @@ static void address_atom(struct output *output, struct trace_text socket_address
 static void erlang_register(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REGISTER, named);
+	numbers_register(formatter->trace, event, &named);
 	const char *tag = event->view.description->name;
 	struct trace_text name = text_field(&event->view, "name");
 	struct output *output;
@@ -370,6 +375,7 @@ static void erlang_register(struct formatter *formatter, const struct trace_even
 static void erlang_link(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, LINK, link);
+	numbers_link(formatter->trace, event, &link);
 	const char *tag = event->view.description->name;
 	int of_port = !link.pid && !link.tid;
 	int port_is_subject = of_port && (event->view.id == LORG_EVENT_GETTING_LINKED);
@@ -419,6 +425,7 @@ static void erlang_message(struct formatter *formatter, const struct trace_event
 static void erlang_signal_sent(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SIGNAL_SENT, sent);
+	numbers_signal_sent(formatter->trace, event, &sent);
 	struct output *output =
 		begin_process(formatter, event->process, sent.error ? "send_to_non_existing_process" : "send");
 	output_byte(output, ',');
@@ -487,6 +494,7 @@ static void erlang_wait(struct formatter *formatter, const struct trace_event *e
 static void erlang_gap(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, GAP, gap);
+	numbers_gap(formatter->trace, event, &gap);
 	struct output *output = begin_process(formatter, event->process, "gap");
 	output_text(output, ",{");
 	string(output, text_field(&event->view, "what"));

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "collector/format/format.h"
+#include "collector/format/numbers.h"
 
 static struct trace_text text_field(const struct event_view *view, const char *field)
 {
@@ -250,6 +251,7 @@ static void json_exception(struct formatter *formatter, const struct trace_event
 static void json_spawn(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWN, spawn);
+	numbers_spawn(formatter->trace, event, &spawn);
 	struct json *json = formatter->json;
 	struct trace_text file = text_field(&event->view, "file");
 	key_text(json, "how", names_birth(spawn.how));
@@ -270,6 +272,7 @@ static void json_spawn(struct formatter *formatter, const struct trace_event *ev
 static void json_spawned(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
+	numbers_spawned(formatter->trace, event, &spawned);
 	key_text(formatter->json, "how", names_birth(spawned.how));
 	key_process(formatter->json, "parent", spawned.parent_pid, spawned.parent_tid, 0);
 	if (spawned.routine)
@@ -298,6 +301,7 @@ static void json_exit(struct formatter *formatter, const struct trace_event *eve
 static void json_reaped(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REAPED, reaped);
+	numbers_reaped(formatter->trace, event, &reaped);
 	if (reaped.tid) {
 		key_process(formatter->json, "child", reaped.pid ? reaped.pid : event->process->pid, reaped.tid, 0);
 	} else {
@@ -312,6 +316,7 @@ static void json_reaped(struct formatter *formatter, const struct trace_event *e
 static void json_register(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REGISTER, named);
+	numbers_register(formatter->trace, event, &named);
 	static const struct trace_text none;
 	struct trace_text name = text_field(&event->view, "name");
 	if (named.kind == 1)
@@ -327,6 +332,7 @@ static void json_register(struct formatter *formatter, const struct trace_event 
 static void json_link(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, LINK, link);
+	numbers_link(formatter->trace, event, &link);
 	static const struct trace_text none;
 	if (link.pid || link.tid)
 		key_process(formatter->json, "to", link.pid, link.tid, 0);
@@ -389,6 +395,7 @@ static void json_timeout(struct formatter *formatter, const struct trace_event *
 static void json_signal_sent(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SIGNAL_SENT, sent);
+	numbers_signal_sent(formatter->trace, event, &sent);
 	char buffer[24];
 	key_text(formatter->json, "signal", names_signal(sent.signal, buffer));
 	key_number(formatter->json, "number", sent.signal);
@@ -410,6 +417,7 @@ static void json_signal_received(struct formatter *formatter, const struct trace
 {
 	static const char *const how[] = {"handler", "sigwait", "signalfd"};
 	EVENT_FIELDS(&event->view, SIGNAL_RECEIVED, received);
+	numbers_signal_received(formatter->trace, event, &received);
 	char buffer[24];
 	key_text(formatter->json, "signal", names_signal(received.signal, buffer));
 	key_number(formatter->json, "number", received.signal);
@@ -517,6 +525,7 @@ static void json_open_call(struct formatter *formatter, const struct trace_event
 static void json_gap(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, GAP, gap);
+	numbers_gap(formatter->trace, event, &gap);
 	key_bytes(formatter->json, "what", text_field(&event->view, "what"));
 	key_bytes(formatter->json, "why", text_field(&event->view, "why"));
 	key_number(formatter->json, "count", gap.count);

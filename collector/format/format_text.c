@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "collector/format/format.h"
+#include "collector/format/numbers.h"
 
 enum { TIME_WIDTH = 16, PROCESS_WIDTH = 20, TAG_WIDTH = 16, ARGUMENTS_SHOWN = 64 };
 
@@ -244,6 +245,7 @@ static void text_function(struct formatter *formatter, const struct trace_event 
 static void text_spawn(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWN, spawn);
+	numbers_spawn(formatter->trace, event, &spawn);
 	struct output *output = formatter->output;
 	struct trace_text file = text_field(&event->view, "file");
 	if (spawn.how == LORG_BIRTH_THREAD)
@@ -265,6 +267,7 @@ static void text_spawn(struct formatter *formatter, const struct trace_event *ev
 static void text_spawned(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
+	numbers_spawned(formatter->trace, event, &spawned);
 	output_text(formatter->output, "by ");
 	process_id(formatter->output, spawned.parent_pid, spawned.parent_tid, 0);
 	output_printf(formatter->output, " %s", names_birth(spawned.how));
@@ -297,6 +300,7 @@ static void text_exit(struct formatter *formatter, const struct trace_event *eve
 static void text_reaped(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REAPED, reaped);
+	numbers_reaped(formatter->trace, event, &reaped);
 	struct output *output = formatter->output;
 	char buffer[24];
 	if (reaped.tid) {
@@ -309,8 +313,8 @@ static void text_reaped(struct formatter *formatter, const struct trace_event *e
 			output_printf(output, " %s", names_signal((uint32_t)WTERMSIG(reaped.status), buffer));
 		else if (WIFSTOPPED(reaped.status))
 			output_printf(output, " stopped by %s", names_signal((uint32_t)WSTOPSIG(reaped.status), buffer));
-		else
-			output_text(output, " continued");
+		else if (WIFCONTINUED(reaped.status))
+			output_text(output, " continued"); /* else not told */
 	}
 	output_text(output, " by ");
 	hook(formatter, reaped.hook);
@@ -320,6 +324,7 @@ static void text_reaped(struct formatter *formatter, const struct trace_event *e
 static void text_register(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, REGISTER, named);
+	numbers_register(formatter->trace, event, &named);
 	struct output *output = formatter->output;
 	struct trace_text text = text_field(&event->view, "name"), socket_address = text_field(&event->view, "address");
 	if (named.kind == 1) {
@@ -338,6 +343,7 @@ static void text_register(struct formatter *formatter, const struct trace_event 
 static void text_link(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, LINK, link);
+	numbers_link(formatter->trace, event, &link);
 	if (link.pid || link.tid)
 		process_id(formatter->output, link.pid, link.tid, 0);
 	else
@@ -373,6 +379,7 @@ static void text_timeout(struct formatter *formatter, const struct trace_event *
 static void text_signal_sent(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SIGNAL_SENT, sent);
+	numbers_signal_sent(formatter->trace, event, &sent);
 	struct output *output = formatter->output;
 	char buffer[24];
 	output_printf(output, "%s to ", names_signal(sent.signal, buffer));
@@ -393,6 +400,7 @@ static void text_signal_received(struct formatter *formatter, const struct trace
 {
 	static const char *const how[] = {"handler", "sigwait", "signalfd"};
 	EVENT_FIELDS(&event->view, SIGNAL_RECEIVED, received);
+	numbers_signal_received(formatter->trace, event, &received);
 	char buffer[24];
 	output_text(formatter->output, names_signal(received.signal, buffer));
 	if (received.from_pid)
@@ -564,6 +572,7 @@ static void text_fields(struct formatter *formatter, const struct trace_event *e
 static void text_gap(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, GAP, gap);
+	numbers_gap(formatter->trace, event, &gap);
 	plain(formatter->output, text_field(&event->view, "what"));
 	output_text(formatter->output, ": ");
 	plain(formatter->output, text_field(&event->view, "why"));

@@ -135,12 +135,12 @@ static void take_exit(struct trace_index *index, unsigned process, const struct 
 		image->exit = exit;
 }
 
-static void take_reaped(struct trace_index *index, const struct event_view *view)
+static void take_reaped(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
 {
 	EVENT_FIELDS(view, REAPED, fields);
 	if ((WIFEXITED(fields.status) || WIFSIGNALED(fields.status)) &&
 	    index_grow(index, &index->reaped, index->reaped_count, &index->reaped_room, sizeof *index->reaped))
-		index->reaped[index->reaped_count++] = (struct reaped_told){fields.pid, fields.status, view->tick};
+		index->reaped[index->reaped_count++] = (struct reaped_told){image, fields.pid, fields.status, view->tick};
 }
 
 static void take_name(struct trace_index *index, unsigned process, const struct event_view *view)
@@ -225,7 +225,7 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 	case LORG_EVENT_HOOK: take_hook(index, view); break;
 	case LORG_EVENT_CLOCK: take_clock(index, view); break;
 	case LORG_EVENT_EXIT: take_exit(index, process, view); break;
-	case LORG_EVENT_REAPED: take_reaped(index, view); break;
+	case LORG_EVENT_REAPED: take_reaped(index, image, view); break;
 	case LORG_EVENT_OPEN: take_open(index, image, view); break;
 	case LORG_EVENT_CONNECTED: take_connected(index, image, view); break;
 	case LORG_EVENT_SESSION: take_session(index, view); break;
@@ -425,21 +425,23 @@ static int processes_by_thread(const void *left, const void *right)
 }
 
 /* The process of that thread id which lived at that tick; `sorted` by image, tid, birth. */
-static struct trace_process *thread_at(struct trace_process **sorted, unsigned count, const struct name_told *name)
+static struct trace_process *thread_at(const struct trace *trace, struct trace_process **sorted, unsigned count,
+				       const struct name_told *name)
 {
+	uint32_t tid = trace_tid(trace, name->image, name->tid, name->tick);
 	unsigned low = 0, high = count;
 	while (low < high) { /* the first that is beyond */
 		unsigned middle = low + (high - low) / 2;
 		const struct trace_process *process = sorted[middle];
 		int beyond = process->image->number != name->image->number ? process->image->number > name->image->number
-			     : process->tid != name->tid                   ? process->tid > name->tid
+			     : process->tid != tid                         ? process->tid > tid
 									   : process->birth > name->tick;
 		if (beyond)
 			high = middle;
 		else
 			low = middle + 1;
 	}
-	if (low == 0 || sorted[low - 1]->image != name->image || sorted[low - 1]->tid != name->tid)
+	if (low == 0 || sorted[low - 1]->image != name->image || sorted[low - 1]->tid != tid)
 		return NULL;
 	return sorted[low - 1];
 }
@@ -461,8 +463,8 @@ static void link_names(struct trace_index *index)
 	for (unsigned i = 0; i < index->name_count; i++) {
 		const struct name_told *name = &index->names[i];
 		struct trace_process *process = &trace->processes[name->process];
-		if (name->tid != process->tid)
-			process = thread_at(sorted, trace->process_count, name);
+		if (name->tid != process->own_tid && name->tid != process->tid)
+			process = thread_at(trace, sorted, trace->process_count, name);
 		if (process)
 			process->name = name->name;
 	}
@@ -564,7 +566,8 @@ static void link_reaped(struct trace_index *index)
 		sort(sorted, trace->image_count, sizeof *sorted, images_by_pid);
 		for (unsigned i = 0; i < index->reaped_count; i++) {
 			const struct reaped_told *reaped = &index->reaped[i];
-			struct trace_image *image = image_at(sorted, trace->image_count, reaped->pid, reaped->tick);
+			uint32_t pid = trace_pid(trace, reaped->by, reaped->pid, reaped->tick);
+			struct trace_image *image = image_at(sorted, trace->image_count, pid, reaped->tick);
 			if (!image)
 				continue;
 			of_image[image->number] = reaped;
@@ -659,6 +662,8 @@ void index_finish(struct trace_index *index)
 	if (index->out_of_memory)
 		return;
 	find_extent(index);
+	link_images(index);
+	index_namespaces(index);
 	link_reaped(index);
 	sort(trace->packets, trace->packet_count, sizeof *trace->packets, packets_in_order);
 	sort(index->clocks, index->clock_count, sizeof *index->clocks, clocks_in_order);
@@ -666,7 +671,6 @@ void index_finish(struct trace_index *index)
 	borrow_clock(index);
 	if (trace->has_clock)
 		trace->wall_offset_ns = index->clocks[index->clock_count - 1].wall_offset_ns;
-	link_images(index);
 	sort(index->functions, index->function_count, sizeof *index->functions, functions_in_order);
 	for (unsigned i = 0; i < index->function_count; i++)
 		index->functions[i].number = i;

@@ -39,7 +39,8 @@ struct name_told {
 
 /* REAPED of a program. */
 struct reaped_told {
-	uint32_t pid;
+	const struct trace_image *by;
+	uint32_t pid; /* by's number */
 	int32_t status; /* as wait(2) has it */
 	uint64_t tick;
 };
@@ -77,6 +78,10 @@ struct trace_index {
 	unsigned connection_count, connection_room;
 	struct reaped_told *reaped;
 	unsigned reaped_count, reaped_room;
+	/* Of namespaces but the recording's: sorted by namespace, own number, tick. */
+	struct trace_image **nested_images;
+	struct trace_process **nested_processes;
+	unsigned nested_image_count, nested_process_count;
 	struct outside_exit *outside_exits;
 	unsigned outside_count, outside_room;
 	struct unload_told *unloads;
@@ -98,6 +103,8 @@ int index_grow(struct trace_index *index, void *array, unsigned count, unsigned 
 void index_streams(struct trace_index *index);
 /* Goes through the events of a packet; cuts its length to the bytes that are whole, sets earliest and early_count. */
 void index_events(struct trace_index *index, struct trace_packet *packet);
+/* namespace.c: tells pid namespaces apart, once images have their parents. */
+void index_namespaces(struct trace_index *index);
 /* When all packets have been looked at: parents, families, names, order. */
 void index_finish(struct trace_index *index);
 

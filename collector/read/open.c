@@ -329,6 +329,8 @@ void trace_close(struct trace *trace)
 	free(index->names);
 	free(index->ports);
 	free(index->reaped);
+	free(index->nested_images);
+	free(index->nested_processes);
 	free(index->outside_exits);
 	free(index->connections);
 	free(index->unloads);

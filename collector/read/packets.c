@@ -138,6 +138,7 @@ unsigned index_process(struct trace_index *index, const struct lorg_packet *head
 		.pid = head->pid,
 		.tid = head->tid,
 		.runtime_process = head->runtime_process,
+		.own_tid = head->own_tid ? head->own_tid : head->tid,
 		.birth = head->process_birth,
 		.number = trace->process_count,
 		.first_tick = UINT64_MAX,

@@ -61,6 +61,7 @@ struct trace_image {
 	uint8_t id[16];
 	unsigned number;
 	uint32_t pid, own_pid, parent_pid, uid;
+	uint32_t pid_namespace; /* number within the trace; 0: the recording's, whose numbers the pids and tids here are */
 	uint32_t birth; /* enum lorg_birth */
 	int told;       /* its IMAGE event was seen */
 	uint64_t tick;  /* of the IMAGE event, or its first packet's begin */
@@ -78,6 +79,7 @@ struct trace_image {
 struct trace_process {
 	const struct trace_image *image;
 	uint32_t pid, tid, runtime_process;
+	uint32_t own_tid; /* as its program sees it */
 	uint64_t birth; /* tick; tells recycled ids apart */
 	unsigned number;
 	uint64_t first_tick, last_tick;
@@ -198,6 +200,13 @@ const struct trace_port *trace_port(const struct trace *trace, const struct trac
 
 /* The image of that id; NULL: not in this trace. */
 const struct trace_image *trace_image_by_id(const struct trace *trace, uint64_t low, uint64_t high);
+
+/*
+ * Events name processes by the numbers of the pid namespace that their program is in. These turn them into the
+ * recording's, as of a tick; what is not known there stays as it is.
+ */
+uint32_t trace_pid(const struct trace *trace, const struct trace_image *image, uint32_t pid, uint64_t tick);
+uint32_t trace_tid(const struct trace *trace, const struct trace_image *image, uint32_t tid, uint64_t tick);
 
 /* ---- all events in order ------------------------------------------------ */
 

@@ -127,6 +127,8 @@ struct lorg_node {
 	char name[64];		   /* node(), zero-terminated */
 	struct lorg_table offers;  /* struct lorg_offer */
 	struct lorg_table channels; /* struct lorg_channel */
+	uint32_t exhausted; /* atomic, the collector's; 1: it has no means for more arenas just now, waiting for one is vain */
+	uint32_t refused;   /* atomic, the images'; how many found no arena and run untraced */
 };
 
 /*
@@ -296,7 +298,7 @@ struct lorg_packet {
 	uint32_t position;   /* commit offset: bytes from the chunk's start; the owner's, readable at any time */
 	uint32_t process_index;
 	uint32_t chunk_index; /* its own number */
-	uint32_t reserved;
+	uint32_t own_tid;     /* in files: the thread's number in its own pid namespace, where that is another than tid */
 };
 
 #define LORG_PACKET_HEAD ((uint32_t)sizeof(struct lorg_packet))
@@ -340,7 +342,8 @@ struct lorg_image {
 	char reason[64];
 	uint8_t build_id[20];
 	uint32_t seccomp; /* 1: a filter may be on: no system calls for our sake */
-	uint32_t reserved[8];
+	uint32_t proc_pid; /* as /proc numbers it: the collector's number where it has the same /proc; 0 not known */
+	uint32_t reserved[7];
 };
 
 /* What a thread waits on, or is inside of; cleared (hook 0) on return. */
@@ -400,7 +403,8 @@ struct lorg_process {
 	} exit;		      /* what its EXIT says, once state is ENDING */
 	uint64_t lost;	      /* events lost in slot 0, ever */
 	uint64_t lost_told;   /* of those, told in a chunk's head */
-	uint32_t reserved[16];
+	uint32_t proc_tid;    /* as /proc numbers it, where that differs from own_tid; 0 not known */
+	uint32_t reserved[15];
 };
 
 #define LORG_PROCESS_SIZE 2048u

@@ -332,6 +332,6 @@ LORG_EVENTS(LORG_EVENT_STRUCT)
 #define LORG_PACKET_CONTEXT(TIME, U64, U32, UUID)                                                                          \
 	TIME(timestamp_begin) TIME(timestamp_end) U64(content_size) U64(packet_size) U64(events_discarded) U64(packet_seq_num) \
 	U64(earliest) UUID(image) U64(process_birth) U32(pid) U32(tid) U32(runtime_process) U32(session) U64(writer_last)     \
-	U32(writer_position) U32(writer_process) U32(writer_chunk) U32(writer_reserved)
+	U32(writer_position) U32(writer_process) U32(writer_chunk) U32(own_tid)
 
 #endif

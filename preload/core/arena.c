@@ -60,8 +60,8 @@ static int node_is_right(const struct lorg_node *node, uint64_t size)
 	       node->offers.entry_size == sizeof(struct lorg_offer) && node->channels.entry_size == sizeof(struct lorg_channel);
 }
 
-/* Takes one ready arena. Waits for the collector to make more, 2 s at most. */
-static int claim_offer(const struct lorg_node *node, struct lorg_offer *claimed)
+/* Takes one ready arena. Waits for the collector to make more, if it can, 2 s at most. */
+static int claim_offer(struct lorg_node *node, struct lorg_offer *claimed)
 {
 	struct lorg_offer *offers = (struct lorg_offer *)((char *)node + node->offers.offset);
 	for (int attempt = 0; attempt < 10000; attempt++) {
@@ -77,12 +77,16 @@ static int claim_offer(const struct lorg_node *node, struct lorg_offer *claimed)
 				continue;
 			return 0;
 		}
+		if (__atomic_load_n(&node->exhausted, __ATOMIC_RELAXED))
+			break;
 		if (system_calls_allowed())
 			raw_sleep_ns(200000);
 		else
 			for (int i = 0; i < 5000; i++)
 				__builtin_ia32_pause();
 	}
+	/* All that can be said from here: the image has no memory to write to. */
+	__atomic_fetch_add(&node->refused, 1, __ATOMIC_RELAXED);
 	return -1;
 }
 
@@ -184,6 +188,7 @@ int arena_attach(const struct lorg_settings *settings)
 	the_arena.settings = *settings;
 	descriptors[0] = open_descriptor_of(settings->collector_pid, settings->node_descriptor);
 	int by_path = descriptors[0] >= 0;
+	the_arena.same_proc = (uint32_t)by_path;
 	if (!by_path && ask_by_socket(settings, &offer, descriptors))
 		return attach_failed("the collector cannot be reached");
 	the_arena.node = map_shared(descriptors[0], settings->node_size);

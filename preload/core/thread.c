@@ -51,6 +51,46 @@ uint32_t program_own_pid(void)
 	return the_program.own_pid;
 }
 
+/* ---- the numbers that the collector knows ---- */
+
+/*
+ * In a pid namespace of its own a program does not know by which number others see it, but /proc does as long as it is
+ * that of the namespace outside. A program may be gone before anybody else could ask.
+ */
+static uint32_t last_number(const char *link)
+{
+	char text[64];
+	uint32_t number = 0;
+	if (!the_arena.same_proc || !system_calls_allowed())
+		return 0;
+	long length = raw_syscall3(SYS_readlink, (long)link, (long)text, sizeof text);
+	for (long i = 0; !raw_failed(length) && i < length; i++) {
+		if (text[i] >= '0' && text[i] <= '9')
+			number = number * 10 + (uint32_t)(text[i] - '0');
+		else
+			number = 0;
+	}
+	return number;
+}
+
+static uint32_t pid_in_proc(void)
+{
+	return last_number("/proc/self"); /* "PID" */
+}
+
+/* Most threads are numbered alike everywhere, and nothing is asked. */
+static uint32_t tid_in_proc(void)
+{
+	return the_program.nested ? last_number("/proc/thread-self") : 0; /* "PID/task/TID" */
+}
+
+/* To be called when image->own_pid stands. */
+static void learn_proc_pid(struct lorg_image *image)
+{
+	image->proc_pid = pid_in_proc();
+	the_program.nested = image->proc_pid && image->own_pid && image->proc_pid != image->own_pid;
+}
+
 static void learn_tid_offset(void)
 {
 	the_program.tid_offset = GLIBC_TID_OFFSET;
@@ -100,7 +140,7 @@ static uint32_t image_take(enum lorg_birth birth, const uint8_t seed[16])
 		if (__atomic_load_n(&image->state, __ATOMIC_RELAXED) != LORG_IMAGE_FREE ||
 		    !__atomic_compare_exchange_n(&image->state, &expected, LORG_IMAGE_STARTING, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
-		image->own_pid = 0;
+		image->own_pid = image->proc_pid = 0;
 		image->birth = birth;
 		image->start_tick = clock_now();
 		make_image_id(image->id, seed);
@@ -210,6 +250,7 @@ static struct thread *claim_as_new_thread(struct thread *self)
 		return 0;
 	}
 	process->own_tid = thread_own_tid();
+	process->proc_tid = tid_in_proc();
 	thread_become(self, process);
 	return self;
 }
@@ -349,6 +390,7 @@ void program_begin(int argc, char **argv, char **envp)
 	memcpy(image->parent_id, previous, 16);
 	image->own_pid = the_program.own_pid;
 	image->seccomp = the_program.seccomp;
+	learn_proc_pid(image);
 	if (system_calls_allowed()) {
 		image->parent_pid = (uint32_t)raw_syscall3(SYS_getppid, 0, 0, 0);
 		long got = raw_syscall3(SYS_readlink, (long)"/proc/self/exe", (long)program_file, sizeof program_file);
@@ -442,6 +484,7 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	image->birth = how;
 	image->own_pid = the_program.own_pid;
 	image->seccomp = the_program.seccomp;
+	learn_proc_pid(image);
 	modules_forget();
 	arena_fork_child();
 	*fork_guard = 1;
@@ -487,6 +530,7 @@ void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t 
 	struct lorg_image *image = arena_image(index);
 	image->birth = how;
 	image->own_pid = pid;
+	image->proc_pid = pid_in_proc();
 	image->vfork_child = 1;
 	process->own_tid = pid;
 	self->parent.packet = self->packet;
@@ -557,6 +601,7 @@ struct lorg_process *thread_announce(uint64_t routine, uint64_t argument)
 void thread_adopt(struct lorg_process *entry)
 {
 	entry->own_tid = thread_own_tid();
+	entry->proc_tid = tid_in_proc();
 	thread_become(&this_thread, entry);
 }
 

@@ -61,6 +61,7 @@ struct program {
 	uint32_t image_index;
 	uint8_t image_id[16];
 	uint32_t own_pid;	  /* 0: not known yet */
+	uint32_t nested;	  /* 1: /proc numbers it otherwise: it is in a pid namespace below that of /proc */
 	uint32_t seccomp;	  /* atomic; 1: a filter may be on */
 	uint32_t filtered;	  /* atomic; 1: by the program's own doing, so that even a loader's calls may be forbidden */
 	uint32_t tid_offset;	  /* of the tid in glibc's thread control block; 0 unknown */

@@ -9,12 +9,12 @@
 
 #include "preload/hooks/spawn.h"
 
-enum { STATUS_UNKNOWN = -1 /* the program did not ask for it; no status of wait(2) has this value */ };
+enum { STATUS_UNKNOWN = -1 /* not told; no status of wait(2) has this value */ };
 
 static int status_at(uintptr_t address)
 {
 	int status;
-	/* The kernel has just written there. */
+	/* The kernel has just written there, as the call succeeded. */
 	if (!address)
 		return STATUS_UNKNOWN;
 	memcpy(&status, (const void *)address, sizeof status);
@@ -29,9 +29,9 @@ static void write_reaped(struct hook_call *call, uint32_t pid, uint32_t tid, int
 /* wait, wait3: status first; waitpid, wait4: status second. */
 static void reap_by_status(struct hook_call *call, intptr_t pid, unsigned at)
 {
-	int status = status_at(call->argument[at]);
 	if (pid <= 0)
 		return;
+	int status = status_at(call->argument[at]);
 	if (status != STATUS_UNKNOWN && (WIFSTOPPED(status) || WIFCONTINUED(status)))
 		return;
 	write_reaped(call, (uint32_t)pid, 0, status);

@@ -38,6 +38,26 @@ class Recording:
                 self.error = self.error or "lorg log --format json printed %r: %s" % (line[:80], error)
         self.root = next((event["program"] for event in self.events if event.get("program")), None)
 
+    def shape(self):
+        """Who made, ended and waited for whom: lines with A, B, ... for the numbers in order of appearance."""
+        letters = {}
+
+        def name(number):
+            return letters.setdefault(number, chr(ord("A") + len(letters)) if len(letters) < 26 else str(number))
+
+        def letter(text):
+            return re.sub(r"\d+", lambda found: name(found.group()), text)
+
+        for event in self.events:
+            if event.get("tag") not in ("spawn", "spawned", "exec", "exit", "reaped"):
+                continue
+            words = [letter(event["process"]), event["tag"]]
+            words += [letter(event[key]) for key in ("child", "parent") if key in event]
+            reason = event.get("reason") if event["tag"] == "exit" else None
+            if event.get("whole_program"):
+                words += ["program", json.dumps(reason)]
+            yield " ".join(words)
+
     def place(self, event):
         if event.get("program") != self.root:
             return "child"
@@ -115,7 +135,7 @@ def main():
     with open(os.path.join(out, ".err"), errors="replace") as stream:
         stderr = stream.read()
     told = [event for recording in recordings for event in recording.events if event.get("tag") == "gap"]
-    lines = []
+    lines, shapes = [], []
 
     def judge(good, what, why):
         lines.append("ok   %s: %s" % (name, what) if good else "FAIL %s: %s: %s" % (name, what, why))
@@ -133,6 +153,9 @@ def main():
                     count, want = sum(matches(r, entry, code) for r in recordings), int(entry["count"])
                     good = count == want if entry["relation"] == "=" else count >= want
                     judge(good or count < want <= count + lost, "see " + shown, "%d seen, %d lost" % (count, lost))
+            elif key == "shape":
+                # All such lines of all recordings, in any order: one number a process throughout.
+                shapes.append(text.strip())
             elif key == "gap-record":
                 texts = ["%s: %s" % (event.get("what"), event.get("why")) for event in told]
                 found = any(re.search(text, t) for t in texts) or re.search("lorg: .*" + text, stderr)
@@ -141,6 +164,11 @@ def main():
                 # A gap or a line that must not be told: see:-lines say what has to be seen instead.
                 texts = ["%s: %s" % (event.get("what"), event.get("why")) for event in told]
                 judge(not any(re.search(text, t) for t in texts), "no gap " + text, "; ".join(texts))
+    if shapes:
+        seen = sorted(line for recording in recordings for line in recording.shape())
+        wrong = ["+ " + line for line in (collections.Counter(seen) - collections.Counter(shapes)).elements()]
+        wrong += ["- " + line for line in (collections.Counter(shapes) - collections.Counter(seen)).elements()]
+        judge(not wrong, "shape", "; ".join(wrong))
     print("\n".join(lines))
 
 
