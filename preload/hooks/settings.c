@@ -34,6 +34,7 @@ static struct settings_rights lose_system_calls(int strict)
 {
 	struct settings_rights rights = rights_now();
 	rights.changed = 1;
+	thread_tables_prepare();
 	/* Relaxed: what another thread does meanwhile is not under the filter yet, and later it reads the new value. */
 	__atomic_store_n(&the_program.seccomp, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&the_program.filtered, 1, __ATOMIC_RELAXED);

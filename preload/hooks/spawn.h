@@ -57,6 +57,9 @@ HIDDEN uint32_t spawn_gather(char *to, uint32_t room, char *const *argv);
 /* The thread id of a thread made by pthread_create, 0 if not known; *index gets its process index. */
 HIDDEN uint32_t thread_of_handle(uint64_t handle, uint32_t *index);
 
+/* Maps what new threads are told through, if it is not there yet: called before system calls become forbidden. */
+HIDDEN void thread_tables_prepare(void);
+
 /* Forgets the popen stream with this descriptor and returns the pid of its child, 0 if not known. */
 HIDDEN uint32_t popen_forget(int fd);
 

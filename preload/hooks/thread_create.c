@@ -9,6 +9,7 @@
  * wipe, nor on the creator's stack, which may be gone.
  */
 #include <pthread.h>
+#include <sys/mman.h>
 #include <threads.h>
 
 #include "preload/core/raw.h"
@@ -29,7 +30,48 @@ struct start_slot {
 	uint32_t tid;	   /* atomic; the thread's, once it runs */
 };
 
-static struct start_slot start_slots[START_SLOTS];
+enum { HANDLES = 16384, HANDLE_PROBES = 32 };
+
+/* A handle is the address of the thread's control block, which libc uses again: the newest owner counts. */
+struct handle {
+	uint64_t handle; /* atomic; taken by a CAS from 0 */
+	uint64_t thread; /* atomic; tid, process index << 32 */
+};
+
+struct start_tables {
+	struct start_slot slots[START_SLOTS];
+	struct handle handles[HANDLES];
+};
+
+/* Mapped when the first thread is made: a program without any may live under a small RLIMIT_DATA. Atomic, set once. */
+static struct start_tables *start_tables;
+
+/* The tables, or NULL: there are none and none may be had. */
+static struct start_tables *tables_had(void)
+{
+	return __atomic_load_n(&start_tables, __ATOMIC_ACQUIRE);
+}
+
+static struct start_tables *tables_made(void)
+{
+	struct start_tables *tables = tables_had();
+	if (tables || !system_calls_allowed())
+		return tables;
+	long address = raw_mmap(0, sizeof *tables, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (raw_failed(address))
+		return 0;
+	/* Acquire and release: whoever sees the pointer sees the zeroed tables; the loser of a race takes the winner's. */
+	if (__atomic_compare_exchange_n(&start_tables, &tables, (struct start_tables *)address, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		return (struct start_tables *)address;
+	raw_munmap((void *)address, sizeof *tables);
+	return tables;
+}
+
+void thread_tables_prepare(void)
+{
+	tables_made();
+}
+
 /* Slots that were never used begin here. Atomic. */
 static uint32_t start_fresh;
 /* List of freed slots: index + 1 in the low half, a count that tells reuse in the high one. Atomic; a Treiber stack. */
@@ -37,9 +79,12 @@ static uint64_t start_free;
 
 static struct start_slot *start_take(void)
 {
+	struct start_tables *tables = tables_made();
+	if (!tables)
+		return 0;
 	uint64_t head = __atomic_load_n(&start_free, __ATOMIC_ACQUIRE);
 	while ((uint32_t)head) {
-		struct start_slot *slot = &start_slots[(uint32_t)head - 1];
+		struct start_slot *slot = &tables->slots[(uint32_t)head - 1];
 		uint64_t next = ((head >> 32) + 1) << 32 | __atomic_load_n(&slot->next, __ATOMIC_RELAXED);
 		/* Acquire: pairs with the release in start_drop, so that `next` and the rest are as they were left. */
 		if (__atomic_compare_exchange_n(&start_free, &head, next, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE))
@@ -48,13 +93,13 @@ static struct start_slot *start_take(void)
 	uint32_t fresh = __atomic_load_n(&start_fresh, __ATOMIC_RELAXED);
 	while (fresh < START_SLOTS)
 		if (__atomic_compare_exchange_n(&start_fresh, &fresh, fresh + 1, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			return &start_slots[fresh];
+			return &tables->slots[fresh];
 	return 0;
 }
 
 static void start_free_slot(struct start_slot *slot)
 {
-	uint32_t number = (uint32_t)(slot - start_slots) + 1;
+	uint32_t number = (uint32_t)(slot - tables_had()->slots) + 1;
 	uint64_t head = __atomic_load_n(&start_free, __ATOMIC_RELAXED), next;
 	do {
 		__atomic_store_n(&slot->next, (uint32_t)head, __ATOMIC_RELAXED);
@@ -71,14 +116,6 @@ static void start_drop(struct start_slot *slot)
 
 /* ---- handles: which thread a pthread_t is ---- */
 
-enum { HANDLES = 16384, HANDLE_PROBES = 32 };
-
-/* A handle is the address of the thread's control block, which libc uses again: the newest owner counts. */
-static struct {
-	uint64_t handle; /* atomic; taken by a CAS from 0 */
-	uint64_t thread; /* atomic; tid, process index << 32 */
-} handles[HANDLES];
-
 static uint32_t handle_place(uint64_t handle, uint32_t probe)
 {
 	return (uint32_t)((handle >> 6) * 0x9e3779b97f4a7c15u >> 40) + probe;
@@ -86,14 +123,15 @@ static uint32_t handle_place(uint64_t handle, uint32_t probe)
 
 static void handle_note(uint64_t handle, uint32_t tid, uint32_t index)
 {
-	for (uint32_t probe = 0; probe < HANDLE_PROBES; probe++) {
+	struct start_tables *tables = tables_had();
+	for (uint32_t probe = 0; tables && probe < HANDLE_PROBES; probe++) {
 		uint32_t at = handle_place(handle, probe) % HANDLES;
 		uint64_t seen = 0;
-		if (!__atomic_compare_exchange_n(&handles[at].handle, &seen, handle, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
+		if (!__atomic_compare_exchange_n(&tables->handles[at].handle, &seen, handle, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED) &&
 		    seen != handle)
 			continue;
 		/* Relaxed: the joiner that reads it has synchronised with the thread by other means. */
-		__atomic_store_n(&handles[at].thread, tid | (uint64_t)index << 32, __ATOMIC_RELAXED);
+		__atomic_store_n(&tables->handles[at].thread, tid | (uint64_t)index << 32, __ATOMIC_RELAXED);
 		return;
 	}
 }
@@ -101,14 +139,15 @@ static void handle_note(uint64_t handle, uint32_t tid, uint32_t index)
 uint32_t thread_of_handle(uint64_t handle, uint32_t *index)
 {
 	*index = 0;
-	for (uint32_t probe = 0; handle && probe < HANDLE_PROBES; probe++) {
+	const struct start_tables *tables = tables_had();
+	for (uint32_t probe = 0; tables && handle && probe < HANDLE_PROBES; probe++) {
 		uint32_t at = handle_place(handle, probe) % HANDLES;
-		uint64_t seen = __atomic_load_n(&handles[at].handle, __ATOMIC_RELAXED);
+		uint64_t seen = __atomic_load_n(&tables->handles[at].handle, __ATOMIC_RELAXED);
 		if (!seen)
 			break;
 		if (seen != handle)
 			continue;
-		uint64_t thread = __atomic_load_n(&handles[at].thread, __ATOMIC_RELAXED);
+		uint64_t thread = __atomic_load_n(&tables->handles[at].thread, __ATOMIC_RELAXED);
 		*index = (uint32_t)(thread >> 32);
 		return (uint32_t)thread;
 	}
