@@ -304,6 +304,8 @@ static int may_be_nested(const struct image *image)
 		return 1;
 	if (before)
 		return before->nested;
+	if (parent && !parent->looked_for)
+		return 1; /* not known of the parent, either */
 	if (!parent) {
 		/* One that came by exec, and the image before it was gone before it was found: that may be why. */
 		const struct lorg_image *entry = family_image_entry(image->family, image->index);
@@ -553,7 +555,8 @@ static void tell_end(struct family_context *context, const struct image *image)
 	uint64_t tick = clock_tick(&context->clock);
 	struct ending ending = image_ending(image);
 	if (ending.known || image->nested)
-		tell_program_exit(context, image->id, image->speaker_birth, image->pid, tick, ending);
+		tell_program_exit(context, image->id, image->speaker_birth, image->pid ? image->pid : (pid_t)image->own_pid, tick,
+				  ending);
 	else
 		endings_wait_for(context, image, tick);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -103,6 +104,12 @@ static void prepare_session(struct lorg_session *session, const struct arena_set
 	session->state = 1;
 }
 
+static uint64_t proc_device(void)
+{
+	struct stat status;
+	return stat("/proc/self", &status) == 0 ? status.st_dev : 0;
+}
+
 /* How many filters this process is under: a container sets one for all that runs in it. 0 where the kernel does not say. */
 static uint32_t own_seccomp_filters(void)
 {
@@ -141,6 +148,7 @@ void arena_prepare(const struct memory *memory, const struct arena_layout *layou
 	arena->settings_generation = 1;
 	arena->collector_epoch = 1;
 	arena->seccomp_filters = own_seccomp_filters();
+	arena->proc_device = proc_device();
 	arena->heartbeat_ns = clock_monotonic_ns();
 	memcpy(arena->gate, settings->gates, sizeof arena->gate);
 	prepare_session((struct lorg_session *)(memory->at + layout->sessions), settings);

@@ -143,6 +143,15 @@ static void take_reaped(struct trace_index *index, const struct trace_image *ima
 		index->reaped[index->reaped_count++] = (struct reaped_told){image, fields.pid, fields.status, view->tick};
 }
 
+static void take_spawn(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+{
+	EVENT_FIELDS(view, SPAWN, fields);
+	if ((fields.child_image_low || fields.child_image_high) &&
+	    index_grow(index, &index->spawns, index->spawn_count, &index->spawn_room, sizeof *index->spawns))
+		index->spawns[index->spawn_count++] = (struct spawn_told){image, fields.child_image_low, fields.child_image_high,
+									  view->tick, fields.child_pid};
+}
+
 static void take_name(struct trace_index *index, unsigned process, const struct event_view *view)
 {
 	EVENT_FIELDS(view, REGISTER, fields);
@@ -225,6 +234,7 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 	case LORG_EVENT_HOOK: take_hook(index, view); break;
 	case LORG_EVENT_CLOCK: take_clock(index, view); break;
 	case LORG_EVENT_EXIT: take_exit(index, process, view); break;
+	case LORG_EVENT_SPAWN: take_spawn(index, image, view); break;
 	case LORG_EVENT_REAPED: take_reaped(index, image, view); break;
 	case LORG_EVENT_OPEN: take_open(index, image, view); break;
 	case LORG_EVENT_CONNECTED: take_connected(index, image, view); break;

@@ -45,6 +45,13 @@ struct reaped_told {
 	uint64_t tick;
 };
 
+/* SPAWN of a program: its number as its parent sees it. */
+struct spawn_told {
+	const struct trace_image *by;
+	uint64_t child_low, child_high, tick;
+	uint32_t pid;
+};
+
 /* An EXIT that the collector wrote. */
 struct outside_exit {
 	size_t packet; /* number before the packets are sorted */
@@ -82,6 +89,9 @@ struct trace_index {
 	struct trace_image **nested_images;
 	struct trace_process **nested_processes;
 	unsigned nested_image_count, nested_process_count;
+	/* First those of all programs; then, of nested programs' children, those in yet another namespace. */
+	struct spawn_told *spawns;
+	unsigned spawn_count, spawn_room;
 	struct outside_exit *outside_exits;
 	unsigned outside_count, outside_room;
 	struct unload_told *unloads;

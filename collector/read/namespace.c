@@ -74,6 +74,19 @@ static uint32_t namespace_of(const struct trace_image *image, uint32_t *made, ui
 	return parent->pid_namespace ? parent->pid_namespace : (made[parent->number] = ++*count);
 }
 
+/* A child in a namespace below that of a nested parent has one number more: the one that the parent sees. */
+static void keep_spawns_across(struct trace_index *index)
+{
+	unsigned kept = 0;
+	for (unsigned i = 0; i < index->spawn_count; i++) {
+		const struct spawn_told *spawn = &index->spawns[i];
+		const struct trace_image *child = trace_image_by_id(&index->trace, spawn->child_low, spawn->child_high);
+		if (spawn->by->pid_namespace && child && child->pid_namespace != spawn->by->pid_namespace)
+			index->spawns[kept++] = *spawn;
+	}
+	index->spawn_count = kept;
+}
+
 void index_namespaces(struct trace_index *index)
 {
 	struct trace *trace = &index->trace;
@@ -98,6 +111,7 @@ void index_namespaces(struct trace_index *index)
 	for (unsigned i = 0; i < trace->image_count; i++)
 		images[i]->pid_namespace = namespace_of(images[i], made, &count);
 	free(made);
+	keep_spawns_across(index);
 	for (unsigned i = 0; i < trace->image_count; i++)
 		if (trace->images[i]->pid_namespace)
 			images[index->nested_image_count++] = trace->images[i];
@@ -146,12 +160,28 @@ static const struct trace_process *process_of(const struct trace_index *index, u
 	return found && found->image->pid_namespace == namespace && found->own_tid == tid ? found : NULL;
 }
 
+/* The last child of that number in another namespace, as programs of this one see it. */
+static const struct trace_image *child_across(const struct trace *trace, uint32_t namespace, uint32_t pid, uint64_t tick)
+{
+	const struct trace_index *index = trace->index;
+	const struct spawn_told *last = NULL;
+	for (unsigned i = 0; i < index->spawn_count; i++) {
+		const struct spawn_told *spawn = &index->spawns[i];
+		if (spawn->by->pid_namespace == namespace && spawn->pid == pid && spawn->tick <= tick &&
+		    (!last || spawn->tick >= last->tick))
+			last = spawn;
+	}
+	return last ? trace_image_by_id(trace, last->child_low, last->child_high) : NULL;
+}
+
 uint32_t trace_pid(const struct trace *trace, const struct trace_image *image, uint32_t pid, uint64_t tick)
 {
 	if (!pid || !image || !image->pid_namespace)
 		return pid;
 	const struct trace_image *found = image_of(trace->index, image->pid_namespace, pid, tick);
-	return found ? found->pid : pid;
+	if (!found)
+		found = child_across(trace, image->pid_namespace, pid, tick);
+	return found && found->pid ? found->pid : pid;
 }
 
 uint32_t trace_tid(const struct trace *trace, const struct trace_image *image, uint32_t tid, uint64_t tick)

@@ -331,6 +331,7 @@ void trace_close(struct trace *trace)
 	free(index->reaped);
 	free(index->nested_images);
 	free(index->nested_processes);
+	free(index->spawns);
 	free(index->outside_exits);
 	free(index->connections);
 	free(index->unloads);

@@ -228,6 +228,7 @@ struct lorg_arena {
 	uint32_t collector_epoch;     /* atomic; a restarted collector adds one */
 	uint32_t seccomp_filters;     /* that the collector is under, and whoever it starts inherits; 0: none or not known */
 	uint64_t heartbeat_ns;	      /* atomic; CLOCK_MONOTONIC of the last poll */
+	uint64_t proc_device;	      /* st_dev of the collector's /proc, another for each pid namespace; 0: none */
 
 	/* Written by the programs. */
 	uint32_t chunk_high_water;    /* atomic; chunks below this were ever taken */

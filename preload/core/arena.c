@@ -12,6 +12,7 @@
 #include <linux/mman.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include "preload/core/event.h"
@@ -181,6 +182,17 @@ static int map_arena(int fd, uint64_t size)
 	return 0;
 }
 
+/* Reached by its number in /proc, the collector has the same; else the file systems are compared. */
+static uint32_t has_same_proc(int by_path)
+{
+	struct stat status;
+	if (by_path)
+		return 1;
+	/* Reached by its socket: system calls are allowed. */
+	long result = raw_syscall3(SYS_stat, (long)"/proc", (long)&status, 0);
+	return !raw_failed(result) && status.st_dev == the_arena.shared->proc_device;
+}
+
 int arena_attach(const struct lorg_settings *settings)
 {
 	struct lorg_offer offer;
@@ -188,7 +200,6 @@ int arena_attach(const struct lorg_settings *settings)
 	the_arena.settings = *settings;
 	descriptors[0] = open_descriptor_of(settings->collector_pid, settings->node_descriptor);
 	int by_path = descriptors[0] >= 0;
-	the_arena.same_proc = (uint32_t)by_path;
 	if (!by_path && ask_by_socket(settings, &offer, descriptors))
 		return attach_failed("the collector cannot be reached");
 	the_arena.node = map_shared(descriptors[0], settings->node_size);
@@ -213,6 +224,7 @@ int arena_attach(const struct lorg_settings *settings)
 	raw_close(descriptors[1]);
 	if (result)
 		return result;
+	the_arena.same_proc = has_same_proc(by_path);
 	arena_refresh();
 	__atomic_store_n(&hook_gates, the_arena.shared->gate, __ATOMIC_RELEASE);
 	return 0;

@@ -42,7 +42,7 @@ struct arena {
 	uint32_t overflow;	      /* enum lorg_overflow */
 	uint64_t block_limit_ns;
 	uint32_t gate_mask;	      /* enum lorg_gate bits of the session in slot 0 */
-	uint32_t same_proc;	      /* 1: /proc is mounted here as it is for the collector, by whose number it was reached */
+	uint32_t same_proc;	      /* 1: /proc is mounted here as it is for the collector */
 	const char *attach_failure;   /* reason, when shared is NULL */
 };
 
