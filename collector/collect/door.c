@@ -2,6 +2,7 @@
 /* door.c: see door.h. */
 #include "collector/collect/door.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +11,16 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "collector/collect/clock.h"
 
-enum { GUESTS = 64, TOKEN_SIZE = 16 };
+enum {
+	GUESTS = 64,
+	TOKEN_SIZE = 16,
+	SETTLED_S = 10, /* a door that is younger may be about to listen */
+};
 /* A guest that says nothing for so long is sent away. */
 static const uint64_t PATIENCE_NS = 5000000000;
 
@@ -70,6 +76,43 @@ static int listen_in_directory(struct door *door)
 	close(door->listener);
 	door->listener = -1;
 	return -1;
+}
+
+/* ---- what killed ones have left ---- */
+
+/* True if nobody listens any more at a door of ours; a live lorg's answers. */
+static int is_abandoned(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int connection = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (connection < 0)
+		return 0;
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	int refused = connect(connection, (struct sockaddr *)&address, sizeof address) && errno == ECONNREFUSED;
+	close(connection);
+	return refused;
+}
+
+/* A lorg that was killed could not take its folder away: the next one of the same user does. */
+static void clear_abandoned(const char *base)
+{
+	char folder[80], path[100];
+	DIR *directory = opendir(base);
+	if (!directory)
+		return;
+	for (const struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+		struct stat status;
+		if (strncmp(entry->d_name, "lorg-", 5) != 0 || strlen(entry->d_name) != sizeof "lorg-XXXXXX" - 1)
+			continue;
+		snprintf(folder, sizeof folder, "%s/%.11s", base, entry->d_name);
+		snprintf(path, sizeof path, "%s/door", folder);
+		if (lstat(folder, &status) || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() || lstat(path, &status) ||
+		    !S_ISSOCK(status.st_mode) || time(NULL) - status.st_ctime < SETTLED_S || !is_abandoned(path))
+			continue;
+		unlink(path);
+		rmdir(folder);
+	}
+	closedir(directory);
 }
 
 static int open_somewhere(struct door *door)
@@ -209,5 +252,7 @@ void door_close(struct door *door)
 	close(door->epoll);
 	unlink(door->address.sun_path);
 	rmdir(door->directory);
+	*strrchr(door->directory, '/') = 0;
+	clear_abandoned(door->directory);
 	free(door);
 }
