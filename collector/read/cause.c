@@ -18,7 +18,10 @@ struct channel {
 	struct channel *next;
 };
 
-enum { BUCKETS = 4096 };
+enum {
+	BUCKETS = 4096,
+	CAUSE_DISORDER = 256, /* senders at once whose sends may stand out of the order of their bytes */
+};
 
 struct causes {
 	struct channel *buckets[BUCKETS];
@@ -114,10 +117,12 @@ unsigned causes_receive(struct causes *causes, const struct lorg_event_RECEIVE *
 	struct channel *channel = find(causes, receive->channel, 0);
 	if (!channel || receive->bytes == 0 || end < begin)
 		return 0;
-	for (uint32_t i = 0; i < channel->count && found < CAUSE_LISTED; i++) {
+	uint32_t beyond = 0;
+	for (uint32_t i = 0; i < channel->count && found < CAUSE_LISTED && beyond < CAUSE_DISORDER; i++) {
 		const struct sent *sent = at(channel, i);
 		if (sent->begin < end && begin < sent->end)
 			hlc[found++] = sent->hlc;
+		beyond += sent->begin >= end;
 	}
 	/* What lies wholly before has been read; several readers may be a little apart, so one send is kept. */
 	while (channel->count > 1 && !(receive->flags & LORG_MESSAGE_PEEK) && at(channel, 0)->end <= begin) {

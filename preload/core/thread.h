@@ -35,6 +35,7 @@ struct thread {
 	uint32_t vfork_child;	      /* 1: this is a vfork child on its parent's TLS */
 	uint32_t spawning;	      /* 1: inside posix_spawn, system, popen: a child may run on this TLS */
 	uint32_t claiming;	      /* guards thread_claim against itself in signal handlers */
+	uint64_t last_tick;	      /* of the chunk it has left; time goes on from there where no clock may be read */
 	uint32_t sequence;	      /* of the newest chunk taken */
 	uint32_t waited_in_vain;      /* 1: the last wait for a chunk ran out; no more waiting until one is had */
 	uint32_t busy;		      /* > 0: inside lorg's own slow path; hooks forward */
