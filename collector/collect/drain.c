@@ -85,8 +85,10 @@ static uint32_t find_full(struct family *family)
 				continue;
 			break;
 		case LORG_CHUNK_FILLING:
-			if (!is_over(family, process))
+			if (!is_over(family, process)) {
+				family->to_introduce += process && !process->introduced;
 				continue;
+			}
 			break;
 		case LORG_CHUNK_SCRATCH:
 			if (!family->final && is_over(family, process))
@@ -285,8 +287,10 @@ static void introduce_images(struct family *family, int at_once)
 void drain_pass(struct family *family)
 {
 	struct family_context *context = family->context;
+	family->to_introduce = 0;
 	uint32_t count = find_full(family);
-	introduce_images(family, count > 0);
+	if (family->to_introduce)
+		introduce_images(family, count > 0);
 	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
 		const struct full_chunk *full = &context->full[i];
 		struct process *process = process_of(family, full->process);

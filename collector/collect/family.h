@@ -147,6 +147,7 @@ struct family {
 	struct slab **slabs;  /* by chunk index */
 	uint32_t slab_room;
 	uint8_t *waiting;     /* one byte a chunk: seen FULL before, waits for an earlier one */
+	uint32_t to_introduce; /* chunks being filled whose process is not introduced, in this pass: see drain.c */
 	uint32_t damaged;     /* chunks and entries that cannot be */
 	uint64_t processes_ns, threads_ns; /* when they were looked at last */
 };

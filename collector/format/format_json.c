@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "collector/format/format.h"
+#include "collector/format/json_keys.h"
 #include "collector/format/numbers.h"
 
 static struct trace_text text_field(const struct event_view *view, const char *field)
@@ -13,24 +14,6 @@ static struct trace_text text_field(const struct event_view *view, const char *f
 	struct trace_text text;
 	text.bytes = event_bytes_named(view, field, &text.length);
 	return text;
-}
-
-static void key_text(struct json *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	json_text(json, text);
-}
-
-static void key_bytes(struct json *json, const char *key, struct trace_text text)
-{
-	json_key(json, key);
-	json_bytes(json, text.bytes, text.length);
-}
-
-static void key_number(struct json *json, const char *key, uint64_t number)
-{
-	json_key(json, key);
-	json_number(json, number);
 }
 
 static void key_true(struct json *json, const char *key, int truth)

@@ -5,25 +5,8 @@
 #include <string.h>
 
 #include "collector/format/format.h"
+#include "collector/format/json_keys.h"
 #include "collector/format/report.h"
-
-static void key_number(struct json *json, const char *key, uint64_t number)
-{
-	json_key(json, key);
-	json_number(json, number);
-}
-
-static void key_text(struct json *json, const char *key, const char *text)
-{
-	json_key(json, key);
-	json_text(json, text);
-}
-
-static void key_bytes(struct json *json, const char *key, struct trace_text text)
-{
-	json_key(json, key);
-	json_bytes(json, text.bytes, text.length);
-}
 
 static void begin_list(struct json *json, const char *key)
 {

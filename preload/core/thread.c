@@ -583,7 +583,7 @@ void thread_leave_shared_child(void)
 
 /* ---- threads ---- */
 
-struct lorg_process *thread_announce(uint64_t routine, uint64_t argument)
+struct lorg_process *thread_announce(void)
 {
 	struct thread *self = thread_self();
 	if (!self)
@@ -593,8 +593,6 @@ struct lorg_process *thread_announce(uint64_t routine, uint64_t argument)
 		return 0;
 	process->parent = self->process_index;
 	process->runtime_id = 0;
-	process->causal[0].site = routine; /* until the thread has read them: see spawn's trampoline */
-	process->causal[1].site = argument;
 	return process;
 }
 

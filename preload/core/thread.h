@@ -33,7 +33,6 @@ struct thread {
 	uint32_t ending;	      /* 1: its exit is written; see thread_exit() */
 	uint32_t exit_position;	      /* of the exit event in the current chunk, 0 none */
 	uint32_t vfork_child;	      /* 1: this is a vfork child on its parent's TLS */
-	uint32_t spawning;	      /* 1: inside posix_spawn, system, popen: a child may run on this TLS */
 	uint32_t claiming;	      /* guards thread_claim against itself in signal handlers */
 	uint64_t last_tick;	      /* of the chunk it has left; time goes on from there where no clock may be read */
 	uint32_t sequence;	      /* of the newest chunk taken */
@@ -143,7 +142,7 @@ HIDDEN void thread_share_storage(void);
  * A new thread: the creator calls announce (NULL when not tracing) and hands the entry to the new thread's
  * trampoline, which calls adopt first thing. An entry whose thread was never made is given back by abandon.
  */
-HIDDEN struct lorg_process *thread_announce(uint64_t routine, uint64_t argument);
+HIDDEN struct lorg_process *thread_announce(void);
 HIDDEN void thread_adopt(struct lorg_process *entry);
 HIDDEN void thread_abandon(struct lorg_process *entry);
 

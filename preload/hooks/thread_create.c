@@ -253,7 +253,7 @@ static struct start_slot *announce(struct thread *self, uint32_t hook, void *rou
 	slot->hook = hook;
 	slot->no_clock = self->no_clock;
 	slot->tid = 0;
-	slot->entry = thread_announce((uintptr_t)routine, (uintptr_t)argument);
+	slot->entry = thread_announce();
 	if (slot->entry)
 		return slot;
 	start_free_slot(slot);
