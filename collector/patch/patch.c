@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: MIT */
+/* patch.c: see patch.h. */
+#include "collector/patch/patch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "collector/patch/frames.h"
+#include "collector/patch/hold.h"
+
+enum { SLOTS_MAXIMUM = 1 << 18 };
+
+/* One entry that is not as it should be. */
+struct work {
+	uint64_t at;	     /* address of the first byte that changes */
+	uint64_t relocated;  /* where what stands there has moved to; 0: nothing has */
+	uint32_t taken;
+	uint32_t on;	     /* 1: to be patched; 0: to be as the file has it */
+	uint32_t one_store;   /* 1: one instruction for another within one word */
+	uint32_t same_places; /* 1: each byte of what stands there is at the same place in the relocated entry */
+	uint8_t now[LORG_TAKEN_MAXIMUM], then[LORG_TAKEN_MAXIMUM];
+};
+
+struct switching {
+	pid_t pid;
+	int memory;
+	const struct patch_plan *plan;
+	struct patch_outcome *outcome;
+	struct work *work; /* by address, ascending */
+	uint32_t count, room;
+};
+
+uint32_t *patch_stub_offsets(const struct lorg_plan *plan)
+{
+	uint32_t *offsets = calloc(plan->function_count + 1ul, sizeof *offsets), at = 0;
+	const struct lorg_plan_function *functions = (const void *)((const char *)plan + plan->functions);
+	for (uint32_t i = 0; offsets && i < plan->function_count; i++) {
+		offsets[i] = at;
+		at += lorg_stub_size(&functions[i]);
+	}
+	return offsets;
+}
+
+static const struct lorg_plan_function *function_of(const struct patch_plan *plan, uint32_t index)
+{
+	return (const struct lorg_plan_function *)((const char *)plan->plan + plan->plan->functions) + index;
+}
+
+static int is_on(const struct patch_plan *plan, uint32_t index)
+{
+	struct lorg_function_control *functions = (struct lorg_function_control *)((char *)plan->control + plan->control->functions);
+	return __atomic_load_n(&functions[index].gate, __ATOMIC_RELAXED) != 0;
+}
+
+static int open_memory(pid_t pid)
+{
+	char path[32];
+	snprintf(path, sizeof path, "/proc/%d/mem", pid);
+	return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int peek(int memory, uint64_t address, void *to, size_t length)
+{
+	return pread(memory, to, length, (off_t)address) == (ssize_t)length ? 0 : -1;
+}
+
+static int poke(int memory, uint64_t address, const void *from, size_t length)
+{
+	return pwrite(memory, from, length, (off_t)address) == (ssize_t)length ? 0 : -1;
+}
+
+static void refuse(struct patch_outcome *outcome, uint32_t count, int error, const char *why)
+{
+	outcome->refused += count;
+	if (outcome->why)
+		return;
+	outcome->error = error;
+	outcome->why = why;
+}
+
+/* ---- what is to be done ------------------------------------------------------ */
+
+static int add_work(struct switching *switching, const struct work *work)
+{
+	if (switching->count == switching->room) {
+		uint32_t room = switching->room ? switching->room * 2 : 64;
+		struct work *grown = realloc(switching->work, room * sizeof *grown);
+		if (!grown)
+			return -1;
+		switching->work = grown;
+		switching->room = room;
+	}
+	switching->work[switching->count++] = *work;
+	return 0;
+}
+
+static void consider_entry(struct switching *switching, const struct lorg_placement *placement, uint32_t index)
+{
+	const struct lorg_plan_function *function = function_of(switching->plan, index);
+	uint64_t thunk = placement->stubs + switching->plan->stub_at[index];
+	uint8_t mark = 0, patch[LORG_TAKEN_MAXIMUM], original[LORG_TAKEN_MAXIMUM];
+	struct work work = {.at = placement->base + function->offset + function->skip, .taken = function->taken};
+	if (!(function->flags & LORG_PLAN_CODE) || !lorg_patch_bytes(patch, work.at, work.taken, thunk) ||
+	    peek(switching->memory, placement->marks + index, &mark, 1) || !(mark & LORG_STUB_CODE) ||
+	    peek(switching->memory, work.at, work.now, work.taken))
+		return;
+	for (uint32_t i = 0; i < work.taken; i++)
+		original[i] = lorg_original_byte(function, i);
+	int patched = !memcmp(work.now, patch, work.taken);
+	if (!patched && memcmp(work.now, original, work.taken) != 0) {
+		switching->outcome->foreign++;
+		return;
+	}
+	work.on = (uint32_t)is_on(switching->plan, index);
+	if (patched == (int)work.on)
+		return;
+	memcpy(work.then, work.on ? patch : original, work.taken);
+	work.one_store = work.on && (function->flags & LORG_PLAN_ONE_STORE) && lorg_in_one_word(work.at, work.taken);
+	if (lorg_function_is_relocated(function)) {
+		work.relocated = thunk + LORG_THUNK_SIZE;
+		work.same_places = function->code_length == function->taken;
+	}
+	if (add_work(switching, &work))
+		refuse(switching->outcome, 1, ENOMEM, "no memory");
+}
+
+static void consider_entries(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions,
+			     uint32_t count)
+{
+	if (!placement->stubs || !placement->marks)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		consider_entry(switching, placement, functions ? functions[i] : i);
+}
+
+/* ---- by single stores ---------------------------------------------------------- */
+
+static int store_word(int memory, const struct work *work)
+{
+	uint64_t word_at = work->at & ~7ull;
+	uint32_t before = (uint32_t)(work->at - word_at), inside = 8 - before < work->taken ? 8 - before : work->taken;
+	uint8_t word[8];
+	if (peek(memory, word_at, word, sizeof word))
+		return -1;
+	memcpy(word + before, work->then, inside);
+	return poke(memory, word_at, word, sizeof word);
+}
+
+/* Nobody is inside of a jump: what stands behind it may change first, and then the jump. */
+static int turns_off_in_two(const struct work *work)
+{
+	return !work->on && lorg_in_one_word(work->at, LORG_JUMP_SIZE);
+}
+
+static int turn_off(int memory, const struct work *work)
+{
+	uint32_t inside = 8 - (uint32_t)(work->at & 7);
+	if (work->taken > inside && poke(memory, work->at + inside, work->then + inside, work->taken - inside))
+		return -1;
+	return store_word(memory, work);
+}
+
+static void count_done(struct patch_outcome *outcome, const struct work *work)
+{
+	outcome->on += work->on;
+	outcome->off += !work->on;
+}
+
+/* Does what can be done so; the rest stays in the list. */
+static void store_what_can_be(struct switching *switching)
+{
+	uint32_t left = 0;
+	for (uint32_t i = 0; i < switching->count; i++) {
+		struct work *work = &switching->work[i];
+		int done = work->one_store ? store_word(switching->memory, work) == 0
+					   : turns_off_in_two(work) && turn_off(switching->memory, work) == 0;
+		if (done)
+			count_done(switching->outcome, work);
+		else
+			switching->work[left++] = *work;
+	}
+	switching->count = left;
+}
+
+/* ---- with all threads held ------------------------------------------------------ */
+
+static struct work *work_around(const struct switching *switching, uint64_t address)
+{
+	uint32_t low = 0, high = switching->count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (switching->work[middle].at + switching->work[middle].taken <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	struct work *work = low < switching->count ? &switching->work[low] : NULL;
+	/* At its first byte it is at the start of an instruction before and after. */
+	return work && address > work->at ? work : NULL;
+}
+
+/* Takes the entry out of what is done now. */
+static void leave_for_later(struct switching *switching, struct work *work)
+{
+	if (!work->taken)
+		return;
+	switching->outcome->later++;
+	work->taken = 0;
+}
+
+/* Gets a thread out of bytes that are about to change; where that cannot be, it will have gone on by itself presently. */
+static void free_entry(struct switching *switching, struct held *thread, struct work *work)
+{
+	uint64_t inside = thread->registers.rip - work->at;
+	if (!work->on || !work->relocated || !work->same_places || hold_move(thread, work->relocated + inside))
+		leave_for_later(switching, work);
+}
+
+static void frame_found(void *context, uint64_t address)
+{
+	struct switching *switching = context;
+	struct work *work = work_around(switching, address);
+	if (work && work->taken && work->on)
+		leave_for_later(switching, work);
+}
+
+static void free_entries(struct switching *switching, struct hold *hold)
+{
+	for (uint32_t i = 0; i < hold->count; i++) {
+		struct held *thread = &hold->threads[i];
+		if (!thread->gone)
+			frames_of_handlers(switching->memory, thread->registers.rsp, frame_found, switching);
+	}
+	/* What is left for later is known: now threads may be moved. */
+	for (uint32_t i = 0; i < hold->count; i++) {
+		struct held *thread = &hold->threads[i];
+		struct work *work = thread->gone ? NULL : work_around(switching, thread->registers.rip);
+		if (work && work->taken)
+			free_entry(switching, thread, work);
+	}
+}
+
+static void write_entry(struct switching *switching, const struct work *work)
+{
+	uint8_t now[LORG_TAKEN_MAXIMUM];
+	if (!work->taken)
+		return;
+	if (peek(switching->memory, work->at, now, work->taken) || memcmp(now, work->now, work->taken) != 0)
+		switching->outcome->foreign++; /* another program is there now, or another tool's bytes */
+	else if (poke(switching->memory, work->at, work->then, work->taken))
+		refuse(switching->outcome, 1, errno, "its code cannot be changed");
+	else
+		count_done(switching->outcome, work);
+}
+
+static void switch_held(void *context, struct hold *hold)
+{
+	struct switching *switching = context;
+	/* The memory of what is held: the program may have become another since. */
+	int memory = open_memory(switching->pid);
+	if (memory < 0) {
+		refuse(switching->outcome, switching->count, errno, "its memory cannot be opened");
+		return;
+	}
+	close(switching->memory);
+	switching->memory = memory;
+	free_entries(switching, hold);
+	for (uint32_t i = 0; i < switching->count; i++)
+		write_entry(switching, &switching->work[i]);
+}
+
+static int by_address(const void *a, const void *b)
+{
+	const struct work *one = a, *other = b;
+	return one->at < other->at ? -1 : one->at > other->at;
+}
+
+static void switch_rest(struct switching *switching)
+{
+	int error;
+	const char *why;
+	if (!switching->count)
+		return;
+	qsort(switching->work, switching->count, sizeof *switching->work, by_address);
+	if (hold_threads(switching->pid, PATCH_LIMIT_NS, switch_held, switching, &error, &why) == 0)
+		return;
+	if (error == EAGAIN)
+		switching->outcome->later += switching->count;
+	else
+		refuse(switching->outcome, switching->count, error, why);
+}
+
+/* ---- slots ----------------------------------------------------------------------- */
+
+/* functions: ascending; NULL: all. */
+static int is_asked_for(const uint32_t *functions, uint32_t count, uint32_t index)
+{
+	uint32_t low = 0, high = count;
+	while (functions && low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (functions[middle] < index)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return !functions || (low < count && functions[low] == index);
+}
+
+static void switch_slot(struct switching *switching, const struct lorg_slot_change *change)
+{
+	uint64_t now, then = is_on(switching->plan, change->function) ? change->thunk : change->original;
+	if (change->address % 8 || peek(switching->memory, change->address, &now, sizeof now) || now == then ||
+	    (now != change->thunk && now != change->original))
+		return;
+	if (poke(switching->memory, change->address, &then, sizeof then))
+		refuse(switching->outcome, 1, errno, "its slots cannot be changed");
+	else
+		then == change->thunk ? switching->outcome->on++ : switching->outcome->off++;
+}
+
+static void switch_slots(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions, uint32_t count)
+{
+	for (uint32_t i = 0; i < placement->slot_count && i < SLOTS_MAXIMUM; i++) {
+		struct lorg_slot_change change;
+		if (peek(switching->memory, placement->slots + i * sizeof change, &change, sizeof change))
+			return;
+		if (change.plan_id == switching->plan->plan->plan_id && change.function < switching->plan->plan->function_count &&
+		    is_asked_for(functions, count, change.function))
+			switch_slot(switching, &change);
+	}
+}
+
+/* ---- the whole ------------------------------------------------------------------- */
+
+static int placement_is_right(const struct lorg_placement *placement, const struct patch_plan *plan)
+{
+	return placement->state == LORG_PLACEMENT_PLACED && placement->plan_id == plan->plan->plan_id &&
+	       placement->function_count == plan->plan->function_count;
+}
+
+static void switch_all(struct switching *switching, uint64_t placements, const uint32_t *functions, uint32_t count)
+{
+	struct lorg_placements head;
+	const size_t head_size = offsetof(struct lorg_placements, entry);
+	if (peek(switching->memory, placements, &head, head_size) || head.magic != LORG_PLACEMENTS_MAGIC ||
+	    head.size != sizeof(struct lorg_placement) || head.count > LORG_PLACEMENTS)
+		return; /* it has placed nothing, or says nothing that can be true */
+	for (uint32_t i = 0; i < head.count; i++) {
+		struct lorg_placement placement;
+		if (peek(switching->memory, placements + head_size + i * sizeof placement, &placement, sizeof placement))
+			return;
+		if (placement_is_right(&placement, switching->plan))
+			consider_entries(switching, &placement, functions, functions ? count : switching->plan->plan->function_count);
+		if (placement.state == LORG_PLACEMENT_PLACED)
+			switch_slots(switching, &placement, functions, count);
+	}
+	store_what_can_be(switching);
+	switch_rest(switching);
+}
+
+int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, const uint32_t *functions, uint32_t count,
+		struct patch_outcome *outcome)
+{
+	struct switching switching = {.pid = pid, .plan = plan, .outcome = outcome};
+	memset(outcome, 0, sizeof *outcome);
+	if (!placements)
+		return 0;
+	switching.memory = open_memory(pid);
+	if (switching.memory < 0) {
+		refuse(outcome, 1, errno, "its memory cannot be opened");
+		return -1;
+	}
+	switch_all(&switching, placements, functions, count);
+	close(switching.memory);
+	free(switching.work);
+	return outcome->why ? -1 : 0;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * patch.h: switches the patches of a plan in a running program from outside,
+ * so that its entries and slots are as the gates of its control say.
+ *
+ * Ways, the gentlest that is safe:
+ *
+ *   slots            one aligned store of eight bytes through /proc/PID/mem
+ *   entries, off     the patch is one jump, so no thread stands inside of it: the bytes behind it first, then the jump by one
+ *                    store, where it lies in one aligned word
+ *   entries, on      one store, where it replaces one instruction (LORG_PLAN_ONE_STORE)
+ *   all others       all threads held by ptrace (hold.h): those that stand in the bytes to be changed are moved to the same
+ *                    place in the relocated entry; where there is none, or a signal handler has interrupted the entry, it is left
+ *                    for later: the thread goes on, and is elsewhere presently
+ *
+ * Bytes are changed only where they are exactly what is expected: the file's or our patch. Nothing that the program
+ * says of itself is believed. Never waits longer than PATCH_LIMIT_NS for one program.
+ */
+#ifndef LORG_PATCH_PATCH_H
+#define LORG_PATCH_PATCH_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <lorg/plan.h>
+
+enum { PATCH_LIMIT_NS = 200000000 };
+
+/* A plan and what is asked of its functions. */
+struct patch_plan {
+	const struct lorg_plan *plan; /* checked */
+	const uint32_t *stub_at;      /* of each function, from the first stub */
+	struct lorg_control *control; /* mapped; function_count functions */
+};
+
+/* Sums of what was done. */
+struct patch_outcome {
+	uint32_t on, off;   /* entries and slots that were switched */
+	uint32_t foreign;   /* entries that somebody else has changed: left alone */
+	uint32_t refused;   /* entries that could not be: `why` */
+	uint32_t later;	    /* entries that a thread is in the middle of: to be tried again */
+	int error;	    /* errno of the first failure; 0: none */
+	const char *why;    /* constant text; NULL: nothing refused */
+};
+
+/* Offsets of the stubs of a plan's functions, from the first; the caller frees it. NULL: no memory. */
+uint32_t *patch_stub_offsets(const struct lorg_plan *plan);
+
+/*
+ * Makes the entries and slots of `functions` (count places in the plan, ascending; NULL: of all) in process `pid` as their gates
+ * are. placements: the address there of its struct lorg_placements. 0, or -1: outcome->why.
+ */
+int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, const uint32_t *functions, uint32_t count,
+		struct patch_outcome *outcome);
+
+#endif
