@@ -92,12 +92,15 @@ enum hook_role {
 	ROLE_kill,	  /* sends a signal */
 	ROLE_handler,	  /* sets a handler */
 	ROLE_take_signal, /* sigwait family, signalfd */
+	ROLE_descriptor,  /* makes a descriptor to send signals by */
 	ROLE_allocate,
 	ROLE_free,
+	ROLE_collect, /* gives memory back to the system */
 	ROLE_enter,
 	ROLE_leave,
 	ROLE_throw,
 	ROLE_catch,
+	ROLE_jump,
 };
 
 enum hook_error {
@@ -217,12 +220,20 @@ struct hook_call {
 	struct thread *self;
 	uintptr_t argument[8];
 	uint64_t entry;	  /* tick; 0 until a family asks */
-	uint64_t out;	  /* tick of running_out; set there */
+	uint64_t out;	  /* tick of running_out; set there, as are timeout_ns and out_ending */
+	int64_t timeout_ns;
 	uint64_t scratch[6]; /* the family's own */
 	uintptr_t caller; /* return address of the wrapper */
+	intptr_t result;  /* in leave, where the family keeps it */
 	int error;	  /* in leave: errno of a failed call, else 0 */
 	int saved_errno;
 	uint8_t gate;	  /* enum lorg_gate bits in force at the entry */
+	uint8_t out_ending; /* of running_out: the thread or program was ending */
+	uint8_t stops_count; /* 1: some call's time does not go on while it waits */
+	/* message.c: the first bytes of what is sent, taken before the call: afterwards they may be anybody's. */
+	uint32_t taken_length;
+	uint64_t taken_requested;
+	char taken[LORG_MESSAGE_LENGTH];
 };
 
 /*
@@ -237,10 +248,21 @@ static inline uint8_t hook_gate(uint32_t id)
 	return __atomic_load_n(&gates[id], __ATOMIC_RELAXED);
 }
 
+/* The trace(3) flags (LORG_TRACE_* of match.h) of the calling thread's process. Relaxed: who changes them is told at once. */
+static inline uint32_t process_flags(const struct thread *self)
+{
+	return __atomic_load_n(&self->process->session[0].flags, __ATOMIC_RELAXED);
+}
+
+/* What a gate leaves where the process's flags say what is recorded. */
+HIDDEN uint8_t gate_by_flags(const struct thread *self, uint8_t gate);
+/* The same of the halves of the messages. */
+HIDDEN int flags_want(uint32_t mask);
+
 /* mask: LORG_MASK_SEND or LORG_MASK_RECEIVE: whether that half of the messages is asked for. */
 static inline int session_wants(uint32_t mask)
 {
-	return (the_arena.gate_mask & mask) != 0;
+	return (the_arena.gate_mask & mask) && (__builtin_expect(!this_thread.flags_matter, 1) || flags_want(mask));
 }
 
 /* What a family needs before the real call. Returns 0: forward only. */
@@ -250,14 +272,30 @@ static inline int hook_begin(struct hook_call *call, uint32_t id)
 	if (__builtin_expect(gate == 0, 1))
 		return 0;
 	struct thread *self = thread_self();
-	if (!self || self->busy || hook_deferred[id])
+	if (!self || hook_deferred[id])
 		return 0;
+	if (__builtin_expect(self->guarded != 0, 0)) {
+		if (self->busy)
+			return 0;
+		/* A gate that is shut so is entered all the same: what the family knows of descriptors must stay true. */
+		gate = gate_by_flags(self, gate);
+	}
 	call->hook = &hook_table[id];
 	call->self = self;
 	call->gate = gate;
 	call->entry = 0;
 	call->error = 0;
 	return 1;
+}
+
+/*
+ * After the real call, which may have taken long: true if the thread still has its place in the arena, which may be
+ * elsewhere by now (make_way.h). Every F_leave begins with it.
+ */
+static inline int hook_returned(const struct hook_call *call)
+{
+	(void)call;
+	return __builtin_expect(*fork_guard != 0, 1) || thread_claim() != 0;
 }
 
 /*
@@ -334,6 +372,7 @@ enum port_kind {
 	PORT_KIND_PORT,
 	PORT_KIND_NONE, /* regular file, directory, epoll, timerfd, ... */
 	PORT_KIND_SIGNALFD,
+	PORT_KIND_PIDFD, /* `inode` is the pid that it stands for */
 };
 
 /* The port of a descriptor, looked at (fstat) at first use and told with an inherited OPEN. NULL: no port (regular file, closed, too large). */

@@ -19,6 +19,7 @@
 #include "preload/core/raw.h"
 #include "preload/hook.h"
 #include "preload/hooks/exit.h"
+#include "preload/patch/patch.h"
 #include "preload/resolve/code_hook.h"
 
 static const char preload_variable[] = "LD_PRELOAD=";
@@ -172,6 +173,7 @@ static void begin(int argc, char **argv, char **envp, const struct lorg_settings
 	if (!code_hook_placed(HOOK__exit))
 		exit_watch_without_inner_hook();
 	tell_refused_code_hooks();
+	patch_modules();
 }
 
 static __attribute__((constructor)) void start(int argc, char **argv, char **envp)

@@ -21,7 +21,7 @@ FLAGS = {'cancellation': 'HOOK_CANCELLATION_POINT', 'returns_twice': 'HOOK_RETUR
          'absolute': 'HOOK_TIMEOUT_ABSOLUTE', 'clock_given': 'HOOK_CLOCK_GIVEN'}
 GATES = {'message': 'LORG_GATE_MESSAGE', 'port': 'LORG_GATE_PORT', 'process': 'LORG_GATE_PROCESS',
          'running': 'LORG_GATE_RUNNING', 'call': 'LORG_GATE_CALL', 'allocation': 'LORG_GATE_ALLOCATION',
-         'count': 'LORG_GATE_COUNT', 'all': 'LORG_GATE_ALL'}
+         'count': 'LORG_GATE_COUNT', 'all': 'LORG_GATE_ALL', 'collection': 'LORG_MASK_COLLECTION'}
 ERRORS = ('none', 'minus_one', 'null', 'returned', 'sigwait')
 BLOCKING = ('never', 'always', 'descriptor', 'contended')
 DEFAULTS = {'error': 'none', 'blocking': 'never', 'command': 'none', 'gate': 'any', 'charge': 'work', 'waits': '',

@@ -17,6 +17,7 @@ struct pass {
 	uint64_t tick;	   /* of the event before, as read: compact stamps continue it */
 	uint64_t kept_tick; /* of the last event kept */
 	uint64_t earliest;
+	uint32_t holds;	  /* enum lorg_packet_holds */
 	uint32_t padding; /* bytes at the end of the last event kept that are none of its fields */
 	struct chunk_bounds bounds;
 	int one_by_one; /* a stamp that cannot be stands ahead: no more runs */
@@ -53,6 +54,12 @@ static void keep(struct pass *pass, uint32_t length)
 	pass->summary->events++;
 }
 
+/* The call of execve itself, where that is hooked, comes behind the event. */
+static int is_entry(uint32_t id)
+{
+	return id == LORG_EVENT_CALL_ENTRY || id == LORG_EVENT_CALL;
+}
+
 /* Compact events as long as they come one after the other and nothing was dropped before them. */
 static void compact_run(struct pass *pass)
 {
@@ -84,7 +91,8 @@ static void compact_run(struct pass *pass)
 	if (!events)
 		return;
 	pass->padding = compact_padding[last];
-	pass->summary->ends_in_exec = 0;
+	pass->summary->ends_in_exec &= events == 1 && is_entry(last);
+	pass->summary->is_one_entry = events == 1 && is_entry(last) && pass->summary->events == 1;
 }
 
 static void drop(struct pass *pass, uint32_t length)
@@ -99,23 +107,10 @@ static void cut(struct pass *pass)
 	pass->from = pass->end;
 }
 
-/* Bytes of head and fields, as the fields announce them. */
-static uint64_t exact_length(const struct event_view *view)
-{
-	const struct event_description *description = view->description;
-	uint64_t length = sizeof(struct lorg_extended) + description->size;
-	for (unsigned i = 0; i < description->field_count; i++) {
-		const struct event_field *field = &description->field[i];
-		if (field->kind == FIELD_TEXT || field->kind == FIELD_BLOB)
-			length += load32(view->fields + field->offset);
-	}
-	return length;
-}
-
 /* What the fields announce is the event's length: what readers of the metadata rely on. */
 static int is_exact(const struct event_view *view)
 {
-	return ((exact_length(view) + 7) & ~(uint64_t)7) == view->length;
+	return view->padding < 8;
 }
 
 /* A compact event after a dropped one: its stamp may be too far from the last one kept, then it is written out. */
@@ -155,6 +150,17 @@ static void note_reaped(struct chunk_summary *summary, const struct event_view *
 	summary->reaped[summary->reaped_count++].status = fields.status;
 }
 
+static void note_exec(struct chunk_summary *summary, const struct event_view *view)
+{
+	uint32_t length;
+	const uint8_t *file = event_bytes_named(view, "file", &length);
+	summary->exec = CHUNK_EXEC_TRACED;
+	if (length >= sizeof summary->exec_file)
+		length = sizeof summary->exec_file - 1;
+	memcpy(summary->exec_file, file, length);
+	summary->exec_file[length] = 0;
+}
+
 static void keep_extended(struct pass *pass, const struct event_view *view)
 {
 	struct chunk_summary *summary = pass->summary;
@@ -169,17 +175,30 @@ static void keep_extended(struct pass *pass, const struct event_view *view)
 		effective = pass->bounds.oldest;
 	if (effective < pass->earliest)
 		pass->earliest = effective;
-	summary->ends_in_exec = view->id == LORG_EVENT_EXEC;
-	summary->gaps += view->id == LORG_EVENT_GAP;
+	summary->ends_in_exec = view->id == LORG_EVENT_EXEC || (summary->ends_in_exec && is_entry(view->id));
+	summary->is_one_entry = is_entry(view->id) && summary->events == 0;
+	if (event_is_definition(view->id))
+		pass->holds |= LORG_HOLDS_DEFINITIONS;
+	summary->modules += view->id == LORG_EVENT_MODULE;
+	if (view->id == LORG_EVENT_EXEC)
+		note_exec(summary, view);
+	if (view->id == LORG_EVENT_GAP) {
+		summary->gaps++;
+		summary->exec = CHUNK_EXEC_EXPLAINED;
+	}
 	if (view->id == LORG_EVENT_REAPED)
 		note_reaped(summary, view);
+	if (view->id == LORG_EVENT_SPAWN) {
+		EVENT_FIELDS(view, SPAWN, fields);
+		summary->spawn_entry = fields.entry;
+	}
 	if (view->id == LORG_EVENT_EXIT) {
 		EVENT_FIELDS(view, EXIT, fields);
 		if (fields.program)
 			summary->has_program_exit = 1;
 		summary->has_exit = 1;
 	}
-	pass->padding = view->length - (uint32_t)exact_length(view);
+	pass->padding = view->padding;
 	keep(pass, view->length);
 	pass->tick = pass->kept_tick = tick;
 }
@@ -216,7 +235,8 @@ static void one_event(struct pass *pass)
 		}
 		pass->tick = view.tick;
 		keep_compact(pass, &view);
-		pass->summary->ends_in_exec = 0;
+		pass->summary->ends_in_exec &= is_entry(view.id);
+		pass->summary->is_one_entry = 0;
 		return;
 	case EVENT_FILLER:
 		drop_filler(pass, view.length);
@@ -253,7 +273,7 @@ static void finish_head(struct lorg_packet *head, const struct pass *pass)
 	head->packet_bits = (uint64_t)pass->to * 8;
 	head->last = 0;
 	head->position = 0;
-	head->process_index = 0;
+	head->holds = pass->holds;
 	head->chunk_index = 0;
 	head->own_tid = 0;
 }
@@ -296,6 +316,7 @@ void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, str
 		.tick = head->begin,
 		.kept_tick = head->begin,
 		.earliest = UINT64_MAX,
+		.holds = LORG_HOLDS_KNOWN,
 		.bounds = bounds,
 		.summary = summary,
 	};

@@ -25,7 +25,14 @@ enum chunk_state {
 	CHUNK_DAMAGED, /* not even a head that can be true */
 };
 
-enum { CHUNK_REAPED = 32 };
+enum { CHUNK_REAPED = 32, CHUNK_FILE = 128 };
+
+/* What a chunk says of a program to come. */
+enum chunk_exec {
+	CHUNK_EXEC_NONE,    /* nothing */
+	CHUNK_EXEC_TRACED,  /* its last EXEC is to lead to a traced image */
+	CHUNK_EXEC_EXPLAINED, /* a gap after that, or without one, says why it will not */
+};
 
 struct chunk_summary {
 	enum chunk_state state;
@@ -38,9 +45,14 @@ struct chunk_summary {
 	uint32_t corrected; /* stamps that could not be true */
 	uint64_t discarded; /* lost before it, as its head says */
 	uint32_t gaps;	    /* GAP events */
+	uint32_t modules;   /* MODULE events */
 	uint8_t has_exit;	  /* an EXIT of the process itself */
 	uint8_t has_program_exit; /* an EXIT of the whole program */
-	uint8_t ends_in_exec;	  /* its last event is EXEC */
+	uint8_t ends_in_exec;	  /* its last event is EXEC, or the call of execve behind that */
+	uint8_t is_one_entry;	  /* it holds one event, the entry of a call */
+	uint64_t spawn_entry;	  /* tick; when the newest child that it tells of was begun to be made; 0: it tells of none */
+	uint8_t exec;		  /* enum chunk_exec */
+	char exec_file[CHUNK_FILE]; /* with CHUNK_EXEC_TRACED: what is executed, zero-terminated, maybe cut */
 	uint32_t reaped_count;	  /* children whose end it was told; the first ones are kept */
 	struct {
 		uint64_t tick;

@@ -51,6 +51,14 @@ static struct sample take_sample(enum lorg_clock_source source)
 	return best;
 }
 
+/* When this process began: by the time that the clock is to be told, enough has passed to measure it by. */
+static struct sample first;
+
+__attribute__((constructor)) static void take_first_sample(void)
+{
+	first = take_sample(LORG_CLOCK_TSC);
+}
+
 /* The kernel has compared the counters of all CPUs: where it uses the TSC itself, it is one clock. */
 static int kernel_uses_tsc(void)
 {
@@ -71,7 +79,7 @@ void clock_begin(struct lorg_clock *clock)
 	memset(clock, 0, sizeof *clock);
 	clock->size = sizeof *clock;
 	clock->source = kernel_uses_tsc() ? LORG_CLOCK_TSC : LORG_CLOCK_MONOTONIC;
-	struct sample base = take_sample(clock->source);
+	struct sample base = clock->source == LORG_CLOCK_TSC ? first : take_sample(clock->source);
 	clock->base_tick = base.tick;
 	clock->base_ns = base.ns;
 	clock->wall_offset_ns = (int64_t)(read_clock(CLOCK_REALTIME) - clock_monotonic_ns());

@@ -20,6 +20,7 @@
 enum {
 	PACE_FASTEST_NS = 200000,
 	PACE_FIRST_NS = 1000000,
+	PACE_REQUESTS_NS = 500000,
 	PACE_BUSY_CHUNKS = 32,	/* this many in one pass: no waiting at all */
 	PACE_SOME_CHUNKS = 2,
 };
@@ -48,12 +49,17 @@ struct collector {
 
 /* ---- set-up ------------------------------------------------------------ */
 
-/* A hook is entered for the kinds that both the session and its row ask for. */
+static uint8_t gate_of(uint32_t kinds)
+{
+	return (uint8_t)(kinds | (kinds > UINT8_MAX ? LORG_GATE_ALL : 0));
+}
+
+/* A hook is entered for the kinds that both the session and its row ask for. Kinds beyond the byte are one hook's alone. */
 static void set_gates(struct collector *collector, uint32_t mask)
 {
 	for (uint32_t i = 0; i < hook_name_count; i++)
 		if (hook_names[i].id < LORG_HOOKS)
-			collector->gates[hook_names[i].id] = (uint8_t)(mask & hook_names[i].gate_mask);
+			collector->gates[hook_names[i].id] = gate_of(mask & hook_names[i].gate_mask);
 }
 
 static void set_arena_settings(struct collector *collector, const struct collector_settings *settings)
@@ -66,6 +72,11 @@ static void set_arena_settings(struct collector *collector, const struct collect
 	arena->block_limit_ns = settings->block_limit_ns;
 	arena->gate_mask = settings->gate_mask;
 	snprintf(arena->session_name, sizeof arena->session_name, "%s", settings->session);
+	arena->has_requests = settings->planning && settings->planning->planner;
+	arena->send_program = settings->send_program;
+	arena->receive_program = settings->receive_program;
+	arena->flags_new = settings->flags_new;
+	arena->flags_matter = settings->flags_matter;
 	set_gates(collector, settings->gate_mask);
 	arena->gates = collector->gates;
 }
@@ -74,6 +85,16 @@ static int claim(void *context, struct lorg_offer *offer)
 {
 	struct collector *collector = context;
 	return offers_claim(&collector->offers, offer);
+}
+
+/* Of the family whose arena it is. */
+static int find_answer(void *context, const uint8_t arena_id[16], uint32_t request, int descriptors[2])
+{
+	const struct collector *collector = context;
+	for (uint32_t i = 0; i < collector->family_count; i++)
+		if (!memcmp(collector->families[i]->id, arena_id, sizeof collector->families[i]->id))
+			return requests_descriptors(collector->families[i]->requests, request, descriptors);
+	return -1;
 }
 
 static void write_hex(char *to, const uint8_t *bytes, unsigned length)
@@ -120,9 +141,11 @@ static int open_memory(struct collector *collector, unsigned open_files)
 	if (!context->copy || !context->endings || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings, open_files / 2))
 		return -1;
 	random_bytes(collector->token, sizeof collector->token);
-	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, collector);
+	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, find_answer, collector);
 	if (collector->door)
 		add_to_epoll(context, door_descriptor(collector->door));
+	if (context->planning)
+		add_to_epoll(context, context->planning->descriptor(context->planning->planner));
 	set_environment(collector);
 	return 0;
 }
@@ -135,6 +158,7 @@ static void free_collector(struct collector *collector)
 		family_free(collector->families[i]);
 	free(collector->families);
 	successors_free(context);
+	runtimes_free(&context->runtimes);
 	door_close(collector->door);
 	offers_close(&collector->offers);
 	store_free(context->store);
@@ -156,6 +180,7 @@ struct collector *collector_open(const struct collector_settings *settings, cons
 		return NULL;
 	struct family_context *context = &collector->context;
 	context->epoll = collector->offers.node.descriptor = -1;
+	context->planning = settings->planning && settings->planning->planner ? settings->planning : NULL;
 	clock_begin(&context->clock);
 	set_arena_settings(collector, settings);
 	clock_refine(&context->clock);
@@ -287,6 +312,9 @@ static uint64_t next_pace(struct collector *collector, uint64_t now_ns)
 		pace /= 2;
 	else if (!context->chunks_moved)
 		pace += pace / 2;
+	/* An image waits for its plan, or has yet to ask for it. */
+	if (context->requests_wait && limit > PACE_REQUESTS_NS)
+		limit = PACE_REQUESTS_NS;
 	collector->pace_ns = pace < PACE_FASTEST_NS ? PACE_FASTEST_NS : pace > limit ? limit : pace;
 	return collector->pace_ns;
 }
@@ -310,6 +338,7 @@ uint64_t collector_pass(struct collector *collector)
 	struct family_context *context = &collector->context;
 	uint64_t now_ns = clock_monotonic_ns();
 	context->chunks_moved = context->changes = 0;
+	context->requests_wait = 0;
 	take_events(collector);
 	if (collector->door)
 		door_pass(collector->door);
@@ -378,6 +407,29 @@ static void take_rest(struct collector *collector)
 		family_take_rest(collector->families[i]);
 }
 
+/* Programs that came as far as the node segment and no further. */
+static void tell_refused(struct collector *collector)
+{
+	static const char *const reasons[LORG_ATTACH_FAILURES] = {
+		[LORG_ATTACH_NOT_OPENED] = "their shared memory could not be opened",
+		[LORG_ATTACH_NOT_MAPPED] = "there was no address space in them for shared memory: raise their limit on it (ulimit -v)",
+		[LORG_ATTACH_OTHER_VERSION] = "the liblorg.so that they were given is not of this version",
+		[LORG_ATTACH_NO_IMAGE] = "more programs of one family were alive at once than it has room for",
+	};
+	struct notes *notes = &collector->context.notes;
+	uint32_t refused = offers_refused(&collector->offers);
+	if (refused)
+		notes_gap(notes, refused, 0, "programs",
+			  "there were no means for their shared memory: raise lorg's limits on memory and open files");
+	for (int reason = 0; reason < LORG_ATTACH_FAILURES; reason++) {
+		uint32_t failures = offers_failures(&collector->offers, (enum lorg_attach_failure)reason);
+		/* Others came by exec, where they are missed one by one. */
+		notes->coverage.not_traced += reason == LORG_ATTACH_NO_IMAGE ? failures : 0;
+		if (failures)
+			notes_gap(notes, failures, 0, "programs", reasons[reason]);
+	}
+}
+
 void collector_close(struct collector *collector, char *line, unsigned size)
 {
 	struct family_context *context = &collector->context;
@@ -387,10 +439,7 @@ void collector_close(struct collector *collector, char *line, unsigned size)
 	successors_pass(context, clock_monotonic_ns(), 1);
 	endings_tell_all(context);
 	clock_refine(&context->clock);
-	uint32_t refused = offers_refused(&collector->offers);
-	if (refused)
-		notes_gap(&context->notes, refused, 0, "programs",
-			  "there were no means for their shared memory: raise lorg's limits on memory and open files");
+	tell_refused(collector);
 	notes_coverage_line(&context->notes, coverage, sizeof coverage);
 	notes_mark(&context->notes, coverage);
 	notes_clock(&context->notes);

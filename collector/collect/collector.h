@@ -17,6 +17,7 @@
 
 #include <lorg/abi.h>
 
+#include "collector/collect/memory.h"
 #include "collector/collect/notes.h"
 
 struct collector;
@@ -30,6 +31,10 @@ struct collector_settings {
 	uint32_t message_length; /* bytes */
 	uint32_t gate_mask;	 /* enum lorg_gate bits */
 	unsigned open_files;	 /* stream files open at once */
+	const struct planning *planning; /* requests.h; NULL: no functions are hooked. Stays the caller's */
+	struct arena_program send_program, receive_program; /* match specifications of messages. The caller's */
+	uint32_t flags_new;	 /* LORG_TRACE_* that processes begin with; looked at only where flags_matter */
+	uint32_t flags_matter;	 /* 1: match specifications may change them */
 };
 
 /* NULL on failure: *what and *why (constant text, or errno's when NULL with errno set) say what. */

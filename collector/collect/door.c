@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <lorg/plan.h>
+
 #include "collector/collect/clock.h"
 
 enum {
@@ -27,7 +29,11 @@ static const uint64_t PATIENCE_NS = 5000000000;
 struct guest {
 	int connection; /* -1: free */
 	uint64_t since_ns;
-	uint8_t said[TOKEN_SIZE];
+	union {
+		uint8_t token[TOKEN_SIZE];
+		struct lorg_door_request request;
+		uint8_t bytes[sizeof(struct lorg_door_request)];
+	} said;
 	unsigned length;
 };
 
@@ -36,6 +42,7 @@ struct door {
 	int node_descriptor;
 	uint8_t token[TOKEN_SIZE];
 	door_claim *claim;
+	door_answer *answer;
 	void *context;
 	char directory[80];
 	struct sockaddr_un address;
@@ -129,13 +136,14 @@ static int open_somewhere(struct door *door)
 	return -1;
 }
 
-struct door *door_open(const uint8_t token[16], int node_descriptor, door_claim *claim, void *context)
+struct door *door_open(const uint8_t token[16], int node_descriptor, door_claim *claim, door_answer *answer, void *context)
 {
 	struct door *door = calloc(1, sizeof *door);
 	if (!door)
 		return NULL;
 	door->node_descriptor = node_descriptor;
 	door->claim = claim;
+	door->answer = answer;
 	door->context = context;
 	memcpy(door->token, token, TOKEN_SIZE);
 	for (int i = 0; i < GUESTS; i++)
@@ -182,41 +190,73 @@ static void accept_guests(struct door *door)
 	}
 }
 
-static int token_is_right(const struct door *door, const struct guest *guest)
+/* mask 0: the token itself; 0xff: its complement. */
+static int token_is_right(const struct door *door, const struct guest *guest, uint8_t mask)
 {
 	uint8_t difference = 0;
 	for (unsigned i = 0; i < TOKEN_SIZE; i++) /* takes the same time whatever was said */
-		difference |= door->token[i] ^ guest->said[i];
+		difference |= door->token[i] ^ guest->said.token[i] ^ mask;
 	return difference == 0;
 }
 
-static void hand_out(const struct door *door, const struct guest *guest)
+static void send_descriptors(const struct guest *guest, void *words, size_t length, const int descriptors[2])
 {
-	struct lorg_offer offer;
-	if (door->claim(door->context, &offer))
-		return;
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(2 * sizeof(int))];
 	} control = {.space = {0}};
-	const int descriptors[2] = {door->node_descriptor, offer.descriptor};
-	struct iovec data = {&offer, sizeof offer};
+	struct iovec data = {words, length};
 	struct msghdr message = {
 		.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control.space};
 	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
 	header->cmsg_level = SOL_SOCKET;
 	header->cmsg_type = SCM_RIGHTS;
-	header->cmsg_len = CMSG_LEN(sizeof descriptors);
-	memcpy(CMSG_DATA(header), descriptors, sizeof descriptors);
+	header->cmsg_len = CMSG_LEN(2 * sizeof(int));
+	memcpy(CMSG_DATA(header), descriptors, 2 * sizeof(int));
 	/* An answer that cannot be sent leaves an arena that nobody attaches to: it is freed in time. */
 	sendmsg(guest->connection, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* 0: there is none just now; more are made at the next pass. */
+static int hand_out_arena(const struct door *door, const struct guest *guest)
+{
+	struct lorg_offer offer;
+	if (door->claim(door->context, &offer))
+		return 0;
+	const int descriptors[2] = {door->node_descriptor, offer.descriptor};
+	send_descriptors(guest, &offer, sizeof offer, descriptors);
+	return 1;
+}
+
+static void hand_out_answer(const struct door *door, const struct guest *guest)
+{
+	const struct lorg_door_request *request = &guest->said.request;
+	int descriptors[2];
+	uint8_t word = 0;
+	if (door->answer(door->context, request->arena_id, request->request, descriptors) == 0)
+		send_descriptors(guest, &word, sizeof word, descriptors);
+}
+
+/* 1: all is said that there is to say. */
+static int serve(const struct door *door, const struct guest *guest)
+{
+	if (guest->length < TOKEN_SIZE)
+		return 0;
+	if (token_is_right(door, guest, 0))
+		return hand_out_arena(door, guest);
+	if (!token_is_right(door, guest, 0xff))
+		return 1;
+	if (guest->length < sizeof guest->said)
+		return 0;
+	hand_out_answer(door, guest);
+	return 1;
+}
+
 static void listen_to(struct door *door, struct guest *guest, uint64_t now_ns)
 {
-	ssize_t n = recv(guest->connection, guest->said + guest->length, TOKEN_SIZE - guest->length, MSG_DONTWAIT);
+	ssize_t n = recv(guest->connection, guest->said.bytes + guest->length, sizeof guest->said - guest->length, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-		if (now_ns > guest->since_ns + PATIENCE_NS)
+		if (now_ns > guest->since_ns + PATIENCE_NS || (guest->length && serve(door, guest)))
 			send_away(guest);
 		return;
 	}
@@ -225,11 +265,8 @@ static void listen_to(struct door *door, struct guest *guest, uint64_t now_ns)
 		return;
 	}
 	guest->length += (unsigned)n;
-	if (guest->length < TOKEN_SIZE)
-		return;
-	if (token_is_right(door, guest))
-		hand_out(door, guest);
-	send_away(guest);
+	if (serve(door, guest))
+		send_away(guest);
 }
 
 void door_pass(struct door *door)

@@ -54,7 +54,7 @@ static int is_over(const struct family *family, const struct process *process)
 	return family->final || (process && process->over);
 }
 
-static void release_chunk(struct family *family, uint32_t chunk, uint32_t used)
+void release_chunk(struct family *family, uint32_t chunk, uint32_t used)
 {
 	struct lorg_arena *arena = family_arena(family);
 	memset(family_chunk(family, chunk), 0, used);
@@ -131,10 +131,16 @@ static void note_summary(struct family *family, struct process *process, const s
 		endings_note_reaped(family->context, (pid_t)summary->reaped[i].pid, summary->reaped[i].status, summary->reaped[i].tick);
 	if (!process)
 		return;
-	process->in_exec = summary->ends_in_exec;
+	process->in_exec = summary->ends_in_exec || (process->in_exec && summary->is_one_entry);
+	if (summary->spawn_entry)
+		process->spawn_entry = summary->spawn_entry;
 	process->has_exit |= summary->has_exit;
 	if (summary->has_program_exit && process->image)
 		process->image->has_program_exit = 1;
+	if (process->image && summary->exec != CHUNK_EXEC_NONE)
+		memcpy(process->image->executes, summary->exec_file, sizeof process->image->executes);
+	if (process->image && summary->exec == CHUNK_EXEC_EXPLAINED)
+		process->image->executes[0] = 0;
 }
 
 /* A chunk whose owner is not to be found: the program has overwritten its entry. The head says who it was. */
@@ -165,6 +171,8 @@ static void write_packet(struct family *family, struct process *process, struct 
 	/* A failure is the store's to tell. */
 	if (store_append(store, lane, head, summary->length) == 0)
 		note_summary(family, process, summary);
+	if (summary->modules && (family->context->arena_settings->gate_mask & LORG_GATE_CALL))
+		runtimes_look(&family->context->runtimes, (const uint8_t *)head, summary->length, head->pid, &family->context->notes);
 	if (!process)
 		store_release_lane(store, lane);
 }

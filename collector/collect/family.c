@@ -38,6 +38,7 @@ struct family *family_create(struct family_context *context, struct memory memor
 	fstat(memory.descriptor, &status);
 	family->inode = status.st_ino;
 	family->claimed_ns = clock_monotonic_ns();
+	family->requests = requests_create(family);
 	return family;
 }
 
@@ -54,6 +55,14 @@ static void work(struct family *family, uint64_t now_ns)
 /* More often than this no thread can have begun anew: the counter itself was overwritten. */
 enum { DAMAGE_LIMIT = 1 << 20 };
 
+static void tell_match(struct family *family, uint64_t count, const char *why)
+{
+	if (count > clock_tick(&family->context->clock) - family->context->clock.base_tick)
+		family->damaged++;
+	else if (count)
+		notes_gap(&family->context->notes, count, 0, "match specification", why);
+}
+
 /* What the arena itself counted, as far as it can be true: it is memory that the program can write. */
 static void tell_totals(struct family *family)
 {
@@ -65,6 +74,9 @@ static void tell_totals(struct family *family)
 		family->damaged++;
 	else if (lost)
 		notes_lost(notes, lost, "no place for a thread in the arena");
+	tell_match(family, arena->match_exceeded, "calls in it failed that would have taken more than is allowed: 10,000 steps, 64 KiB");
+	tell_match(family, arena->match_left_out, "evaluations had no memory: the arena was full, or a signal handler came in twice");
+	tell_match(family, arena->match_broken, "evaluations found a program that makes no sense");
 	if (arena->damage_count > DAMAGE_LIMIT) {
 		family->damaged++;
 	} else if (arena->damage_count) {
@@ -126,6 +138,7 @@ int family_pass(struct family *family, uint64_t now_ns)
 	mend(family);
 	__atomic_store_n(&family_arena(family)->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
 	work(family, now_ns);
+	family->context->requests_wait |= requests_pass(family->requests, now_ns);
 	if (!is_abandoned(family, now_ns))
 		return 1;
 	take_last(family, now_ns);
@@ -140,6 +153,7 @@ void family_detach(struct family *family)
 		__atomic_store_n(&arena->gate[i], 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&arena->detached, 1, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&arena->settings_generation, 1, __ATOMIC_RELEASE);
+	requests_detach(family->requests);
 }
 
 void family_take_rest(struct family *family)
@@ -151,6 +165,7 @@ void family_take_rest(struct family *family)
 
 void family_free(struct family *family)
 {
+	requests_free(family->requests);
 	processes_free(family);
 	images_free(family);
 	memory_free(&family->memory);

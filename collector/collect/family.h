@@ -21,8 +21,11 @@
 #include <lorg/abi.h>
 #include <lorg/events.h>
 
+#include "collector/collect/chunk.h"
 #include "collector/collect/memory.h"
 #include "collector/collect/notes.h"
+#include "collector/collect/requests.h"
+#include "collector/collect/runtimes.h"
 
 struct family;
 
@@ -55,6 +58,8 @@ struct image {
 	int arrived;	  /* the program that it became by exec has shown up */
 	uint64_t look_ns, look_step_ns; /* when to look again, where nothing wakes us */
 	int has_program_exit; /* it said how it ended */
+	int patches_seen; /* its code is as the gates of hooked functions say, or was when it was looked at: see requests.c */
+	char executes[CHUNK_FILE]; /* what it said it would become, and be traced as; empty: nothing */
 	uint32_t process_count; /* that are in use */
 	int has_speaker;
 	struct process *speaker; /* what its last words go with: its first thread, while that is there */
@@ -76,6 +81,7 @@ struct process {
 		uint32_t end; /* offset behind what is written */
 		uint64_t tick;
 	} introduction; /* see drain.c */
+	uint64_t spawn_entry; /* tick; when the newest child that it has told of was begun to be made */
 	int introduced; /* looked at once */
 	int held; /* one of its chunks waits for the next pass */
 	int used, over, has_exit, in_exec;
@@ -99,10 +105,14 @@ struct family_context {
 	struct ending child_ending;
 	enum lorg_overflow overflow;
 	const struct arena_settings *arena_settings;
+	const struct planning *planning; /* NULL: nothing is asked of functions */
+	int requests_wait; /* in this pass: somebody waits for an answer, or is about to */
 	uint64_t chunks_moved; /* since the last time it was set to 0: what the pace depends on */
 	uint64_t changes;      /* images and processes that came or went, likewise */
 	struct image *images; /* all in use, of all families */
 	struct endings *endings;
+	struct runtimes runtimes;
+	uint32_t told_numbers; /* programs that are named by their own namespace's numbers */
 	uint64_t search_ns; /* before that, all processes are not looked through again */
 	struct successor *successors;
 	uint32_t successor_count, successor_room;
@@ -125,6 +135,7 @@ struct successor {
 	pid_t pid;
 	int pidfd; /* -1: none */
 	int nested;
+	char file[CHUNK_FILE]; /* what was executed and was to be traced; empty: it was said that it would not be */
 	uint64_t since_ns, dead_ns; /* dead_ns 0: not dead, as far as known */
 };
 
@@ -150,6 +161,7 @@ struct family {
 	uint32_t to_introduce; /* chunks being filled whose process is not introduced, in this pass: see drain.c */
 	uint32_t damaged;     /* chunks and entries that cannot be */
 	uint64_t processes_ns, threads_ns; /* when they were looked at last */
+	struct requests *requests; /* NULL: none */
 };
 
 /* ---- family.c ---- */
@@ -247,5 +259,12 @@ void process_head(struct process *process, struct lorg_packet *head);
 /* ---- drain.c ---- */
 
 void drain_pass(struct family *family);
+/* Gives a chunk back, of which at most `used` bytes are not zero. */
+void release_chunk(struct family *family, uint32_t chunk, uint32_t used);
+
+/* ---- counters.c ---- */
+
+/* Writes what the process has counted of hooked functions, and gives the memory back. After all of its events. */
+void counters_say(struct family *family, struct process *process, const struct lorg_process *entry, uint64_t tick);
 
 #endif

@@ -195,6 +195,7 @@ static void expect_successor(struct family_context *context, struct image *image
 		.dead_ns = image->dead || image->pidfd < 0 ? now_ns : 0,
 	};
 	memcpy(successor->id, image->id, sizeof successor->id);
+	memcpy(successor->file, image->executes, sizeof successor->file);
 	if (image->pidfd >= 0)
 		epoll_ctl(context->epoll, EPOLL_CTL_DEL, image->pidfd, NULL);
 	image->pidfd = -1;
@@ -225,6 +226,16 @@ static int successor_is_dead(struct successor *successor)
 	return successor->pidfd < 0 || !proc_alive(successor->pidfd);
 }
 
+/* Asked for and never seen: it did not find its way to us, or ended before it came to that. */
+static void note_never_seen(struct family_context *context, const struct successor *successor)
+{
+	if (!successor->file[0])
+		return;
+	context->notes.coverage.not_traced++;
+	notes_gap(&context->notes, 1, (uint32_t)successor->pid, successor->file,
+		  "it never reached its recorder: not attached, or ended before");
+}
+
 void successors_pass(struct family_context *context, uint64_t now_ns, int at_end)
 {
 	for (uint32_t i = 0; i < context->successor_count;) {
@@ -241,6 +252,7 @@ void successors_pass(struct family_context *context, uint64_t now_ns, int at_end
 		}
 		tell_program_exit(context, successor->id, successor->birth_tick, successor->pid, clock_tick(&context->clock),
 				  ending_of(context, successor->pidfd, successor->pid));
+		note_never_seen(context, successor);
 		drop_successor(context, successor);
 	}
 }
@@ -295,6 +307,15 @@ static int other_namespace_for_children(pid_t pid)
 	       strcmp(theirs, ours) != 0;
 }
 
+/* Places in the table are used again: a child may be met before its parent. */
+static int has_nested(const struct family *family)
+{
+	for (uint32_t i = 0; i < family->image_room; i++)
+		if (family->images[i] && family->images[i]->nested)
+			return 1;
+	return 0;
+}
+
 static int may_be_nested(const struct image *image)
 {
 	struct family_context *context = image->family->context;
@@ -309,7 +330,7 @@ static int may_be_nested(const struct image *image)
 	if (!parent) {
 		/* One that came by exec, and the image before it was gone before it was found: that may be why. */
 		const struct lorg_image *entry = family_image_entry(image->family, image->index);
-		return entry->birth == LORG_BIRTH_EXEC;
+		return entry->birth == LORG_BIRTH_EXEC || has_nested(image->family);
 	}
 	return parent->nested || (parent->pid && !parent->dead && other_namespace_for_children(parent->pid));
 }
@@ -326,6 +347,21 @@ static int is_known_pid(pid_t pid, void *context)
 			return 1;
 	}
 	return 0;
+}
+
+/* It has ended before we found its number, and what it says of itself is the number in its own namespace. */
+static void note_own_number(struct image *image)
+{
+	struct family_context *context = image->family->context;
+	const struct image *parent = any_image_with_id(context, image->parent_id);
+	const struct successor *before = successor_of(context, image->parent_id);
+	if (image->proc_pid || !((parent && parent->nested) || (before && before->nested)))
+		return;
+	image->nested = 1;
+	if (context->told_numbers++)
+		return;
+	notes_gap(&context->notes, 1, 0, "process numbers",
+		  "programs in a pid namespace that has a /proc of its own: those that ended soon are named by their numbers there");
 }
 
 /* Looks through all processes: seldom, for it takes long where there are many. */
@@ -352,6 +388,7 @@ static void search(struct image *image, uint64_t now_ns)
 		close(pidfd);
 	/* To take a living one for gone would be to wipe what it still writes to. */
 	if (image->own_pid > 0 && ++image->searches >= SEARCHES) {
+		note_own_number(image);
 		image->nested = 1;
 		left(image, 0, -1); /* nobody of that number has it mapped */
 	} else {
@@ -402,6 +439,7 @@ static void look_for(struct image *image, uint64_t now_ns)
 	if (image->family->final) {
 		/* Nobody has it mapped any more. */
 		pid_t pid = image->proc_pid ? image->proc_pid : (pid_t)image->own_pid;
+		note_own_number(image);
 		left(image, pid, pid ? proc_open(pid) : -1);
 		return;
 	}
@@ -412,9 +450,10 @@ static void look_for(struct image *image, uint64_t now_ns)
 	/* exec keeps the pid: the program before is known. */
 	struct successor *before = successor_of(context, image->parent_id);
 	const struct image *parent = any_image_with_id(context, image->parent_id);
-	if (entry->birth == LORG_BIRTH_EXEC && before && before->nested && try_pid(image, before->pid, 1, 1))
+	/* Where it is not that one, nothing is settled: who is taken for gone is wiped. */
+	if (entry->birth == LORG_BIRTH_EXEC && before && before->nested && try_pid(image, before->pid, 1, 0))
 		return;
-	if (entry->birth == LORG_BIRTH_EXEC && parent && parent->nested && parent->pid && try_pid(image, parent->pid, 1, 1))
+	if (entry->birth == LORG_BIRTH_EXEC && parent && parent->nested && parent->pid && try_pid(image, parent->pid, 1, 0))
 		return;
 	int nested = may_be_nested(image);
 	if (image->own_pid && try_pid(image, (pid_t)image->own_pid, 0, !nested))

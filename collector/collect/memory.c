@@ -71,9 +71,9 @@ static uint64_t align(uint64_t value, uint64_t to)
 	return (value + to - 1) / to * to;
 }
 
-struct arena_layout arena_layout(uint64_t size)
+struct arena_layout arena_layout(uint64_t size, uint32_t programs_size)
 {
-	struct arena_layout layout = {.size = size};
+	struct arena_layout layout = {.size = size, .programs_size = programs_size};
 	uint32_t most = (uint32_t)(size / LORG_CHUNK_SIZE);
 	uint64_t at = align(sizeof(struct lorg_arena), 4096);
 	/* What every image uses comes first, so that few pages are touched. */
@@ -87,6 +87,10 @@ struct arena_layout arena_layout(uint64_t size)
 	at = align(at + (uint64_t)LORG_FUNCTIONS * sizeof(struct lorg_function), 4096);
 	layout.modules = at;
 	at = align(at + (uint64_t)LORG_MODULES * LORG_MODULE_STRIDE, 4096);
+	layout.requests = at;
+	at = align(at + (uint64_t)LORG_REQUESTS * sizeof(struct lorg_request), 4096);
+	layout.programs = at;
+	at = align(at + programs_size, 4096);
 	layout.chunks = align(at, LORG_CHUNK_SIZE);
 	layout.chunk_count = (uint32_t)((size - layout.chunks) / LORG_CHUNK_SIZE);
 	return layout;
@@ -101,7 +105,24 @@ static void prepare_session(struct lorg_session *session, const struct arena_set
 	session->message_length = settings->message_length;
 	session->block_limit_ns = settings->block_limit_ns;
 	session->gate_mask = settings->gate_mask;
+	session->flags_new_processes = settings->flags_new;
+	session->flags_matter = settings->flags_matter;
 	session->state = 1;
+}
+
+static uint32_t put_program(const struct memory *memory, const struct arena_layout *layout, const struct arena_program *program, uint32_t at)
+{
+	if (!program->memory)
+		return 0;
+	memcpy(memory->at + layout->programs + at, program->memory, program->size);
+	return at + 8;
+}
+
+static void put_programs(const struct memory *memory, const struct arena_layout *layout, const struct arena_settings *settings)
+{
+	struct lorg_session *session = (struct lorg_session *)(memory->at + layout->sessions);
+	session->send_program = put_program(memory, layout, &settings->send_program, 0);
+	session->receive_program = put_program(memory, layout, &settings->receive_program, settings->send_program.size);
 }
 
 static uint64_t proc_device(void)
@@ -122,6 +143,20 @@ static uint32_t own_seccomp_filters(void)
 	if (status)
 		fclose(status);
 	return count;
+}
+
+/* What arenas say of this process. It does not change, and is looked at once. */
+static const struct own_process {
+	uint32_t seccomp_filters;
+	uint64_t proc_device;
+} *own_process(void)
+{
+	static struct own_process own;
+	static int known;
+	if (!known)
+		own = (struct own_process){own_seccomp_filters(), proc_device()};
+	known = 1;
+	return &own;
 }
 
 void arena_prepare(const struct memory *memory, const struct arena_layout *layout, const struct arena_settings *settings,
@@ -145,13 +180,18 @@ void arena_prepare(const struct memory *memory, const struct arena_layout *layou
 	arena->sessions = (struct lorg_table){layout->sessions, LORG_SESSION_STRIDE, LORG_SESSIONS};
 	arena->functions = (struct lorg_table){layout->functions, sizeof(struct lorg_function), LORG_FUNCTIONS};
 	arena->modules = (struct lorg_table){layout->modules, LORG_MODULE_STRIDE, LORG_MODULES};
+	if (settings->has_requests)
+		arena->requests = (struct lorg_table){layout->requests, sizeof(struct lorg_request), LORG_REQUESTS};
+	if (layout->programs_size)
+		arena->programs = (struct lorg_table){layout->programs, 1, layout->programs_size};
 	arena->settings_generation = 1;
 	arena->collector_epoch = 1;
-	arena->seccomp_filters = own_seccomp_filters();
-	arena->proc_device = proc_device();
+	arena->seccomp_filters = own_process()->seccomp_filters;
+	arena->proc_device = own_process()->proc_device;
 	arena->heartbeat_ns = clock_monotonic_ns();
 	memcpy(arena->gate, settings->gates, sizeof arena->gate);
 	prepare_session((struct lorg_session *)(memory->at + layout->sessions), settings);
+	put_programs(memory, layout, settings);
 	/* Release: who sees the magic sees the rest. */
 	__atomic_store_n(&arena->magic, LORG_ARENA_MAGIC, __ATOMIC_RELEASE);
 }
@@ -159,7 +199,7 @@ void arena_prepare(const struct memory *memory, const struct arena_layout *layou
 uint64_t node_size(void)
 {
 	return align(sizeof(struct lorg_node) + (uint64_t)LORG_ARENA_OFFERS * sizeof(struct lorg_offer), 4096) +
-	       (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
+	       (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel) + (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect);
 }
 
 _Static_assert(sizeof(struct lorg_node) % 8 == 0, "the offers follow the node's header");
@@ -167,7 +207,8 @@ _Static_assert(sizeof(struct lorg_node) % 8 == 0, "the offers follow the node's 
 void node_prepare(const struct memory *memory, const uint8_t id[16], const char *name)
 {
 	struct lorg_node *node = (struct lorg_node *)memory->at;
-	uint64_t channels = node_size() - (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
+	uint64_t connects = node_size() - (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect);
+	uint64_t channels = connects - (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
 	node->major = LORG_ABI_MAJOR;
 	node->minor = LORG_ABI_MINOR;
 	node->size = sizeof *node;
@@ -177,6 +218,7 @@ void node_prepare(const struct memory *memory, const uint8_t id[16], const char 
 	strncpy(node->name, name, sizeof node->name - 1);
 	node->offers = (struct lorg_table){sizeof *node, sizeof(struct lorg_offer), LORG_ARENA_OFFERS};
 	node->channels = (struct lorg_table){channels, sizeof(struct lorg_channel), LORG_CHANNELS};
+	node->connects = (struct lorg_table){connects, sizeof(struct lorg_connect), LORG_CONNECTS};
 	/* Release: who sees the magic sees the rest. */
 	__atomic_store_n(&node->magic, LORG_NODE_MAGIC, __ATOMIC_RELEASE);
 }

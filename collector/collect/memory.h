@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <lorg/abi.h>
+#include <lorg/plan.h>
 
 struct memory {
 	int descriptor; /* -1: none */
@@ -32,12 +33,20 @@ int memory_abandoned(struct memory *memory);
 
 /* Offsets of an arena's parts, in bytes. */
 struct arena_layout {
-	uint64_t chunk_control, images, sessions, functions, modules, chunks;
+	uint64_t chunk_control, images, sessions, functions, modules, requests, programs, chunks;
+	uint32_t programs_size; /* bytes */
 	uint32_t chunk_count;
 	uint64_t size;
 };
 
-struct arena_layout arena_layout(uint64_t size);
+/* Of an arena of that size, with room for so many bytes of match programs. */
+struct arena_layout arena_layout(uint64_t size, uint32_t programs_size);
+
+/* A match program (lorg/match.h); memory NULL: none. */
+struct arena_program {
+	const uint64_t *memory;
+	uint32_t size; /* bytes; a multiple of 8 */
+};
 
 /* What all arenas of a collector have in common. */
 struct arena_settings {
@@ -50,6 +59,9 @@ struct arena_settings {
 	uint32_t gate_mask; /* enum lorg_gate bits */
 	char session_name[64];
 	const uint8_t *gates; /* LORG_HOOKS bytes */
+	int has_requests;     /* functions are to be hooked: programs ask for plans */
+	struct arena_program send_program, receive_program; /* the caller's */
+	uint32_t flags_new, flags_matter; /* struct lorg_session */
 };
 
 /* Writes header and session; magic last. id: 16 bytes. */

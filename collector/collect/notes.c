@@ -4,9 +4,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "collector/collect/clock.h"
+#include "collector/plan/plan.h"
 #include "collector/store/packet.h"
 #include "hook_names.h"
 
@@ -104,6 +106,40 @@ void notes_gap(struct notes *notes, uint64_t count, uint32_t pid, const char *wh
 	const struct packet_bytes bytes[] = {packet_text(what), packet_text(why)};
 	notes->coverage.gaps += count;
 	write_one(notes, LORG_EVENT_GAP, &event, bytes, 2);
+}
+
+struct note *notes_functions_begin(const struct notes *notes)
+{
+	struct note *note = malloc(sizeof *note);
+	if (note)
+		note_begin(notes, note);
+	return note;
+}
+
+void notes_hooked_function(struct notes *notes, struct note *note, const struct plan_function_news *news)
+{
+	const struct lorg_event_HOOKED_FUNCTION event = {
+		.offset = news->offset,
+		.size = news->size,
+		.function = news->function,
+		.arity = news->arity,
+		.tier = news->tier,
+		.flags = news->flags,
+	};
+	const struct packet_bytes bytes[] = {packet_text(news->module), packet_text(news->name), packet_text(news->file),
+		{news->build_id, news->build_id_length}};
+	if (!note || packet_event(&note->packet, LORG_EVENT_HOOKED_FUNCTION, note->tick, &event, bytes, 4) == 0)
+		return;
+	note_write(notes, note);
+	note_begin(notes, note);
+	packet_event(&note->packet, LORG_EVENT_HOOKED_FUNCTION, note->tick, &event, bytes, 4);
+}
+
+void notes_functions_end(struct notes *notes, struct note *note)
+{
+	if (note)
+		note_write(notes, note);
+	free(note);
 }
 
 void notes_lost(struct notes *notes, uint64_t count, const char *why)

@@ -38,6 +38,12 @@ void notes_session(struct notes *notes, const struct arena_settings *settings, c
 /* pid: 0 if of none in particular. */
 void notes_gap(struct notes *notes, uint64_t count, uint32_t pid, const char *what, const char *why);
 void notes_lost(struct notes *notes, uint64_t count, const char *why);
+struct plan_function_news;
+struct note;
+/* Functions that are about to be hooked: many in a packet. begin NULL: no memory; then the others do nothing. end frees it. */
+struct note *notes_functions_begin(const struct notes *notes);
+void notes_hooked_function(struct notes *notes, struct note *note, const struct plan_function_news *news);
+void notes_functions_end(struct notes *notes, struct note *note);
 void notes_mark(struct notes *notes, const char *text);
 
 /* The last word: how many packets the directory has, this one included. Readers tell by it whether any are missing. */

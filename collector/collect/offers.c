@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum {
-	FIRST_OFFERS = 3,
+	FIRST_OFFERS = 1, /* the rest while the program is starting */
 	LEAST_OFFERS = 8,
 	MOST_OFFERS = 96,
 	REFILL_AT_ONCE = 16,
@@ -54,7 +54,7 @@ int offers_open(struct offers *offers, const struct arena_settings *settings, ui
 	random_bytes(id, sizeof id);
 	node_prepare(&offers->node, id, settings->node_name);
 	for (size_t i = 0; i < sizeof arena_sizes / sizeof *arena_sizes; i++) {
-		offers->layout = arena_layout(arena_sizes[i]);
+		offers->layout = arena_layout(arena_sizes[i], settings->send_program.size + settings->receive_program.size);
 		if (make_offer(offers, 0) == 0)
 			break;
 	}
@@ -113,7 +113,9 @@ void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 		withdraw_down_to(offers, offers->wanted);
 	}
 	int made = 0, failed = 0;
-	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < REFILL_AT_ONCE; slot++) {
+	/* One by one while nobody asks: a short program needs no more than its own, and does not wait for the others. */
+	int at_once = claimed && offers->claimed > 1 ? REFILL_AT_ONCE : 1;
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS && offers->ready < offers->wanted && made < at_once; slot++) {
 		if (offers->slot[slot].memory.at)
 			continue;
 		failed = make_offer(offers, slot);
@@ -130,6 +132,12 @@ uint32_t offers_refused(const struct offers *offers)
 	const struct lorg_node *node = node_of(offers);
 	uint32_t refused = __atomic_load_n(&node->refused, __ATOMIC_RELAXED);
 	return refused < REFUSED_LIMIT ? refused : 0;
+}
+
+uint32_t offers_failures(const struct offers *offers, enum lorg_attach_failure reason)
+{
+	uint32_t failures = __atomic_load_n(&node_of(offers)->failures[reason], __ATOMIC_RELAXED);
+	return failures < REFUSED_LIMIT ? failures : 0;
 }
 
 int offers_claim(struct offers *offers, struct lorg_offer *claimed)

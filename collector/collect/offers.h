@@ -44,6 +44,8 @@ int offers_claim(struct offers *offers, struct lorg_offer *offer);
 
 /* How many images found none and run untraced. */
 uint32_t offers_refused(const struct offers *offers);
+/* How many could not use theirs, for that reason. */
+uint32_t offers_failures(const struct offers *offers, enum lorg_attach_failure reason);
 
 /* Withdraws what is on offer: from now on nobody can claim one. Those already claimed stay to be taken. */
 void offers_withdraw(struct offers *offers);

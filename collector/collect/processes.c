@@ -226,10 +226,29 @@ static void say_open_call(struct packet_builder *packet, uint64_t tick, const st
 			  const struct lorg_process *entry)
 {
 	const struct lorg_wait wait = entry->waits_on; /* copied, then checked */
-	if (process->has_exit || process->in_exec || !wait.hook || wait.hook > LORG_HOOKS)
+	uint64_t begun = wait.tick && wait.tick < tick ? wait.tick : tick;
+	if (!wait.hook || wait.hook > LORG_HOOKS)
 		return;
-	PACKET_EVENT(packet, OPEN_CALL, tick, .entry = wait.tick && wait.tick < tick ? wait.tick : tick, .object = wait.object,
-		     .hook = wait.hook - 1);
+	/* Also where an exit or exec came in the middle, from a handler or by a jump: its out is written nowhere else. */
+	if (wait.out_pending)
+		PACKET_EVENT(packet, WAIT_OPEN, tick, .entry = begun, .object = wait.object, .timeout_ns = entry->wait_timeout_ns,
+			     .caller = entry->wait_caller, .hook = wait.hook - 1, .ending = entry->wait_ending != 0);
+	if (process->has_exit || process->in_exec)
+		return;
+	PACKET_EVENT(packet, OPEN_CALL, tick, .entry = begun, .object = wait.object, .hook = wait.hook - 1);
+}
+
+/* The child that it was making, and has not come to tell of: it is there, for it has run. */
+static void say_spawn(struct packet_builder *packet, uint64_t tick, const struct process *process, const struct lorg_process *entry)
+{
+	uint64_t child = __atomic_load_n(&entry->spawning.child, __ATOMIC_ACQUIRE), begun = entry->spawning.entry;
+	uint32_t number = (uint32_t)(child >> 32), hook = entry->spawning.hook, own_pid = process->image ? process->image->own_pid : 0;
+	if (!number || !begun || begun > tick || begun == process->spawn_entry || hook >= LORG_HOOKS)
+		return;
+	PACKET_EVENT(packet, SPAWN, tick, .entry = begun, .routine = entry->spawning.routine, .argument = entry->spawning.argument,
+		     .caller = entry->spawning.caller, .how = entry->spawning.how, .hook = hook,
+		     .child_pid = child & LORG_SPAWNING_IMAGE ? number : own_pid, .child_tid = number,
+		     .child_image_low = entry->spawning.image_low, .child_image_high = entry->spawning.image_high);
 }
 
 static void say_counters(struct packet_builder *packet, uint64_t tick, const struct lorg_process *entry)
@@ -247,7 +266,7 @@ static void say_counters(struct packet_builder *packet, uint64_t tick, const str
 /* What was lost after the last chunk was begun: no head tells it. */
 static void say_lost(struct family *family, struct packet_builder *packet, uint64_t tick, const struct lorg_process *entry)
 {
-	uint64_t lost = entry->lost, told = entry->lost_told;
+	uint64_t lost = entry->lost + (entry->exit_lost == 1), told = entry->lost_told;
 	if (lost <= told)
 		return;
 	if (lost - told > tick - family->context->clock.base_tick) { /* more than one a tick: overwritten */
@@ -278,11 +297,14 @@ static void say_exit(struct family *family, struct packet_builder *packet, uint6
 	packet_event(packet, LORG_EVENT_EXIT, tick, &exit, NULL, 0);
 }
 
-/* The earliest effective tick of what was said: an open call tells of its entry. */
+/* The earliest effective tick of what was said: an open call, and a child's making, tell of their entry. */
 static uint64_t earliest_of(const struct lorg_process *entry, uint64_t tick)
 {
 	uint64_t since = entry->waits_on.hook ? entry->waits_on.tick : 0;
-	return since && since < tick ? since : tick;
+	uint64_t spawning = entry->spawning.child ? entry->spawning.entry : 0;
+	if (!since || since > tick)
+		since = tick;
+	return spawning && spawning < since ? spawning : since;
 }
 
 static void last_words(struct family *family, struct process *process)
@@ -295,8 +317,10 @@ static void last_words(struct family *family, struct process *process)
 	uint64_t tick = process->has_exit && process->lane ? store_lane_end(process->lane) : clock_tick(&context->clock);
 	if (process->lane && store_lane_end(process->lane) > tick)
 		tick = store_lane_end(process->lane);
-	packet_begin(&packet, buffer, sizeof buffer, tick);
 	learn_tid(process, entry);
+	counters_say(family, process, entry, tick);
+	packet_begin(&packet, buffer, sizeof buffer, tick);
+	say_spawn(&packet, tick, process, entry);
 	say_open_call(&packet, tick, process, entry);
 	say_counters(&packet, tick, entry);
 	say_lost(family, &packet, tick, entry);

@@ -5,9 +5,14 @@
 
 #include <argp.h>
 
-int command_run(int argc, char **argv);
+/* calls: what options that ask for functions need (calls.h); NULL: then they make it return RUN_NEEDS_CALLS at once. */
+struct run_calls;
+enum { RUN_NEEDS_CALLS = -1 };
+int command_run(int argc, char **argv, const struct run_calls *calls);
+int command_functions(int argc, char **argv);
 int command_log(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_matchspec(int argc, char **argv);
 
 /*
  * argp_parse with the one form of errors: what is wrong with the options is said by lorg_error, and the process

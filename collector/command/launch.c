@@ -119,6 +119,9 @@ int library_find(char *path)
 		"../lib/liblorg.so",
 		"../lib/x86_64-linux-gnu/liblorg.so",
 		"../lib64/liblorg.so",
+		"../../lib/lorg/liblorg.so", /* from libexec/lorg */
+		"../../lib/liblorg.so",
+		"../../lib/x86_64-linux-gnu/liblorg.so",
 		"liblorg.so",
 	};
 	const char *given = getenv("LORG_LIBRARY");
@@ -212,33 +215,31 @@ static void execute_by_shell(const struct launch *launch, char *const *variables
 	execve(_PATH_BSHELL, argv, variables);
 }
 
-static void child(const struct launch *launch, char *const *variables, int report)
+/* On the parent's memory: whatever it says there is in *error. */
+static __attribute__((noreturn)) void child(const struct launch *launch, char *const *variables, volatile int *error)
 {
 	inherited_restore(launch->inherited);
 	execve(launch->path, launch->argv, variables);
 	if (errno == ENOEXEC)
 		execute_by_shell(launch, variables);
-	int error = errno;
-	ssize_t n = write(report, &error, sizeof error);
-	_exit(n == (ssize_t)sizeof error ? 127 : 126);
+	*error = errno;
+	_exit(127);
 }
 
 pid_t launch(const struct launch *launch)
 {
 	char **variables = program_environment(launch);
-	int report[2], error = 0;
-	if (!variables || pipe2(report, O_CLOEXEC))
+	volatile int error = 0;
+	if (!variables)
 		return -1;
-	pid_t pid = fork();
+	/* Not fork: nothing of this process is to be copied, and it goes on when the program runs. */
+	pid_t pid = vfork();
 	if (pid == 0)
-		child(launch, variables, report[1]);
+		child(launch, variables, &error);
 	if (pid < 0)
 		error = errno;
-	close(report[1]);
-	/* Ends without a word when the exec has closed the other end. */
-	if (pid > 0 && read(report[0], &error, sizeof error) == (ssize_t)sizeof error)
+	else if (error)
 		waitpid(pid, NULL, 0);
-	close(report[0]);
 	if (launch->library)
 		for (char **entry = variables; *entry; entry++)
 			if (entry[1] == launch->variable) {

@@ -2,8 +2,8 @@
 /* library.c: see library.h. */
 #include "collector/command/library.h"
 
+#include <elf.h>
 #include <fcntl.h>
-#include <gelf.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,35 +11,55 @@
 
 #include <lorg/abi.h>
 
-/* The major and minor in one section of notes; 0 when found. */
-static int version_in(Elf_Data *notes, uint32_t version[2])
+enum { MOST_SEGMENTS = 64, NOTES_ROOM = 4096 };
+
+static uint64_t align(uint64_t value, uint64_t to)
 {
-	GElf_Nhdr note;
-	size_t name, value, at = 0, next;
-	while ((next = gelf_getnote(notes, at, &note, &name, &value)) > 0) {
-		const char *bytes = notes->d_buf;
+	return (value + to - 1) / to * to;
+}
+
+/* The major and minor in one segment of notes; 0 when found. */
+static int version_in(const uint8_t *notes, size_t length, uint64_t alignment, uint32_t version[2])
+{
+	for (uint64_t at = 0; at + sizeof(Elf64_Nhdr) <= length;) {
+		Elf64_Nhdr note;
+		memcpy(&note, notes + at, sizeof note);
+		uint64_t name = at + sizeof note;
+		uint64_t value = align(name + note.n_namesz, alignment);
+		uint64_t end = value + note.n_descsz;
+		if (end > length)
+			return -1;
 		if (note.n_type == LORG_ABI_NOTE_TYPE && note.n_namesz == sizeof LORG_ABI_NOTE_NAME && note.n_descsz >= 8 &&
-		    memcmp(bytes + name, LORG_ABI_NOTE_NAME, sizeof LORG_ABI_NOTE_NAME) == 0) {
-			memcpy(version, bytes + value, 8);
+		    memcmp(notes + name, LORG_ABI_NOTE_NAME, sizeof LORG_ABI_NOTE_NAME) == 0) {
+			memcpy(version, notes + value, 8);
 			return 0;
 		}
-		at = next;
+		at = align(end, alignment);
 	}
 	return -1;
 }
 
-static int version_of(Elf *elf, uint32_t version[2])
+static int is_elf64(const Elf64_Ehdr *header)
 {
-	size_t count = 0;
-	if (!elf || elf_getphdrnum(elf, &count))
+	return memcmp(header->e_ident, ELFMAG, SELFMAG) == 0 && header->e_ident[EI_CLASS] == ELFCLASS64 &&
+	       header->e_ident[EI_DATA] == ELFDATA2LSB && header->e_phentsize == sizeof(Elf64_Phdr);
+}
+
+static int version_of(int file, uint32_t version[2])
+{
+	Elf64_Ehdr header;
+	if (pread(file, &header, sizeof header, 0) != (ssize_t)sizeof header || !is_elf64(&header))
 		return -1;
-	for (size_t i = 0; i < count; i++) {
-		GElf_Phdr segment;
-		if (!gelf_getphdr(elf, (int)i, &segment) || segment.p_type != PT_NOTE)
+	for (unsigned i = 0; i < header.e_phnum && i < MOST_SEGMENTS; i++) {
+		Elf64_Phdr segment;
+		uint8_t notes[NOTES_ROOM];
+		if (pread(file, &segment, sizeof segment, (off_t)(header.e_phoff + i * sizeof segment)) != (ssize_t)sizeof segment)
+			return -1;
+		if (segment.p_type != PT_NOTE)
 			continue;
-		Elf_Data *notes = elf_getdata_rawchunk(elf, (int64_t)segment.p_offset, segment.p_filesz,
-						       segment.p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
-		if (notes && version_in(notes, version) == 0)
+		size_t size = segment.p_filesz < sizeof notes ? segment.p_filesz : sizeof notes;
+		ssize_t length = pread(file, notes, size, (off_t)segment.p_offset);
+		if (length > 0 && version_in(notes, (size_t)length, segment.p_align == 8 ? 8 : 4, version) == 0)
 			return 0;
 	}
 	return -1;
@@ -54,10 +74,7 @@ const char *library_refused(const char *path, char *text, size_t size)
 		return text;
 	}
 	int file = open(path, O_RDONLY | O_CLOEXEC);
-	elf_version(EV_CURRENT);
-	Elf *elf = file < 0 ? NULL : elf_begin(file, ELF_C_READ, NULL);
-	int found = version_of(elf, version) == 0;
-	elf_end(elf);
+	int found = file >= 0 && version_of(file, version) == 0;
 	if (file >= 0)
 		close(file);
 	if (found && version[0] == LORG_ABI_MAJOR)

@@ -10,6 +10,7 @@
 #include "collector/command/error.h"
 #include "collector/command/reading.h"
 #include "collector/format/format.h"
+#include "collector/read/part.h"
 
 enum { THREADS_MAXIMUM = 64, PROGRAMS_MAXIMUM = 64 };
 
@@ -33,7 +34,7 @@ struct options {
 
 /* ---- kinds ------------------------------------------------------------- */
 
-/* Groups of events, by the names that lorg run knows them by. */
+/* Groups of events as they are shown, by the names that lorg run knows them by. */
 static const struct kind {
 	const char *name;
 	uint8_t events[24];
@@ -66,7 +67,7 @@ static int has_name(uint32_t id, const char *name)
 {
 	static const uint8_t no_fields[256];
 	struct event_view view = {.id = id, .fields = no_fields, .description = event_description(id)};
-	return view.description && (strcmp(view.description->name, name) == 0 || strcmp(event_tag(&view), name) == 0);
+	return view.description && !part_is_composed(id) && (strcmp(view.description->name, name) == 0 || strcmp(event_tag(&view), name) == 0);
 }
 
 /* Sets `shown` for the events of a group, or of that name or tag; 0 when there are none. */
@@ -110,7 +111,7 @@ static void parse_kinds(struct options *options, char *list)
 		} else if (!set_kind(options, name, !without)) {
 			lorg_error(
 				name, "no such kind of event",
-				"use procs, ports, send, receive, running, calls, allocations, counts, all, or an event's name");
+				"use procs, ports, send, receive, running, calls, allocations, garbage_collection, counts, all, or an event's name");
 			exit(EXIT_STATUS_USAGE);
 		}
 	}
@@ -170,7 +171,7 @@ static const struct argp_option log_options[] = {
 	{"format", 'f', "FORMAT", 0, "text (the default), json (one object a line) or erlang (terms of trace(3))", 1},
 	{"timestamps", KEY_TIMESTAMPS, NULL, 0, "With erlang: trace_ts and {Nanoseconds, Number}", 1},
 	{"kind", 'k', "LIST", 0,
-	 "Only these: procs, ports, send, receive, running, calls, allocations, counts, or names of events, separated by commas; a "
+	 "Only these: procs, ports, send, receive, running, calls, allocations, garbage_collection, counts, or names of events, separated by commas; a "
 	 "leading '-' takes one out; all: also what the recording says about itself",
 	 2},
 	{"thread", 't', "PID[.TID]", 0, "Only this thread, or all of this program; may be repeated", 2},
@@ -282,11 +283,22 @@ static unsigned char *shown_processes(const struct options *options, const struc
 	return shown;
 }
 
+/* In trace(3)'s form the opening of a port, and its closing, are told to its owner too. */
+static int kind_is_shown(const struct options *options, uint32_t id)
+{
+	const unsigned char *shown = options->shown;
+	if (id >= LORG_EVENT_LAST)
+		return options->everything;
+	if (options->format == LOG_ERLANG && id == LORG_EVENT_OPEN)
+		return shown[LORG_EVENT_OPEN] || shown[LORG_EVENT_LINK] || shown[LORG_EVENT_GETTING_LINKED];
+	if (options->format == LOG_ERLANG && id == LORG_EVENT_CLOSED)
+		return shown[LORG_EVENT_CLOSED] || shown[LORG_EVENT_GETTING_UNLINKED];
+	return shown[id];
+}
+
 static int is_shown(const struct options *options, const struct trace_event *event, uint64_t since)
 {
-	if (event->superseded && !options->everything)
-		return 0;
-	if (event->view.id < LORG_EVENT_LAST ? !options->shown[event->view.id] : !options->everything)
+	if ((event->superseded && !options->everything) || !kind_is_shown(options, event->view.id))
 		return 0;
 	return since >= options->from && since <= options->to;
 }
@@ -342,6 +354,7 @@ static int show(struct reading *reading, const struct options *options)
 		.start_ns = start_of(reading->trace),
 		.colour = reading->pager.terminal,
 		.timestamps = options->timestamps,
+		.shown = options->shown,
 	};
 	int result = 0;
 	if (options->format == LOG_JSON) {
@@ -367,7 +380,7 @@ int command_log(int argc, char **argv)
 		options.directory = DEFAULT_DIRECTORY;
 	if (!options.kinds_given)
 		show_usual(&options);
-	if (reading_open(&reading, options.directory) != 0)
+	if (reading_open(&reading, options.directory, 1) != 0)
 		return EXIT_STATUS_FAILURE;
 	reading_begin_output(&reading, options.format == LOG_TEXT && !options.no_pager);
 	int result = show(&reading, &options);

@@ -1,84 +1,46 @@
 /* SPDX-License-Identifier: MIT */
-/* main.c: lorg COMMAND ... */
-#include <argp.h>
+/*
+ * main.c: lorg COMMAND ..., all but run: the program lorg-commands, which the program lorg becomes (entry.c). It has the
+ * libraries that looking at recordings needs; what runs beside a program has none of them.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "collector/command/calls.h"
 #include "collector/command/command.h"
 #include "collector/command/error.h"
+
+/* lorg itself does that, unless calls of functions are asked for. */
+static int run_with_calls(int argc, char **argv)
+{
+	return command_run(argc, argv, &run_calls);
+}
 
 static const struct command {
 	const char *name, *summary;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"run", "run a program and record what it does", command_run},
+	{"run", "run a program and record what it does", run_with_calls},
+	{"functions", "list which functions of a program can be traced", command_functions},
 	{"log", "show what happened, event by event", command_log},
 	{"report", "show where the time went", command_report},
+	{"matchspec", "try a match specification", command_matchspec},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
-
-const char *argp_program_version = "lorg " LORG_VERSION;
 
 static void print_help(FILE *out)
 {
 	fprintf(out, "Usage: lorg COMMAND [OPTION...]\n"
 		     "Shows what a program does, while it runs and after it has died, without recompiling it.\n\n");
 	for (int i = 0; i < COMMAND_COUNT; i++)
-		fprintf(out, "  lorg %-8s %s\n", commands[i].name, commands[i].summary);
+		fprintf(out, "  lorg %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
 		     "  lorg COMMAND --help tells more about a command, lorg --version the version.\n\n"
 		     "First steps:\n"
 		     "  lorg run -- ls -l    record a program\n"
 		     "  lorg report          look at the recording\n");
-}
-
-/* argp prints no help where it must print no errors. */
-static void answer_help(const struct argp *argp, int argc, char **argv)
-{
-	for (int i = 1; i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0; i++) {
-		unsigned what = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-?") == 0 ? ARGP_HELP_STD_HELP
-				: strcmp(argv[i], "--usage") == 0			    ? ARGP_HELP_STD_USAGE
-											    : 0;
-		if (!what)
-			continue;
-		argp_help(argp, stdout, what & ~(unsigned)(ARGP_HELP_EXIT_ERR | ARGP_HELP_BUG_ADDR), argv[0]);
-		exit(fflush(stdout) ? EXIT_STATUS_FAILURE : 0);
-	}
-}
-
-struct parse {
-	void *input; /* of the command's own parser */
-	int next;    /* index behind the argument that was wrong */
-};
-
-static error_t watch_errors(int key, char *argument, struct argp_state *state)
-{
-	struct parse *parse = state->input;
-	(void)argument;
-	if (key == ARGP_KEY_INIT)
-		state->child_inputs[0] = parse->input;
-	if (key == ARGP_KEY_ERROR)
-		parse->next = state->next;
-	return ARGP_ERR_UNKNOWN;
-}
-
-void command_parse(const struct argp *argp, int argc, char **argv, void *input)
-{
-	char advice[64];
-	const struct argp_child children[] = {{.argp = argp}, {0}};
-	const struct argp watched = {.parser = watch_errors, .children = children};
-	struct parse parse = {.input = input};
-	answer_help(argp, argc, argv);
-	snprintf(advice, sizeof advice, "see %s --help", argv[0]);
-	/* getopt must not print in a form of its own. */
-	int error = argp_parse(&watched, argc, argv, ARGP_IN_ORDER | ARGP_NO_ERRS, NULL, &parse);
-	if (!error)
-		return;
-	const char *wrong = parse.next > 1 && parse.next <= argc ? argv[parse.next - 1] : NULL;
-	lorg_error(wrong ? wrong : argv[0], error == EINVAL ? "no such option, or its value is missing" : strerror(error), advice);
-	exit(EXIT_STATUS_USAGE);
 }
 
 static const struct command *find_command(const char *name)

@@ -22,13 +22,13 @@ static void on_bus_error(int number)
 	_exit(EXIT_STATUS_FAILURE);
 }
 
-int reading_open(struct reading *reading, const char *directory)
+int reading_open(struct reading *reading, const char *directory, int lazily)
 {
 	char why[512];
 	*reading = (struct reading){.trace = NULL};
 	signal(SIGBUS, on_bus_error);
 	signal(SIGPIPE, SIG_IGN);
-	reading->trace = trace_open(directory, why, sizeof why);
+	reading->trace = lazily ? trace_open_lazily(directory, why, sizeof why) : trace_open(directory, why, sizeof why);
 	if (!reading->trace) {
 		lorg_error(directory, why, NULL);
 		return -1;

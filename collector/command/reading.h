@@ -18,7 +18,7 @@ struct reading {
 };
 
 /* Opens a trace directory. Returns 0, or -1 when it has said why not. */
-int reading_open(struct reading *reading, const char *directory);
+int reading_open(struct reading *reading, const char *directory, int lazily);
 
 /* Begins the output: with_pager: through a pager, if a person reads. */
 void reading_begin_output(struct reading *reading, int with_pager);

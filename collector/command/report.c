@@ -74,7 +74,7 @@ int command_report(int argc, char **argv)
 	command_parse(&report_argp, argc, argv, &options);
 	if (!options.directory)
 		options.directory = DEFAULT_DIRECTORY;
-	if (reading_open(&reading, options.directory) != 0)
+	if (reading_open(&reading, options.directory, 0) != 0)
 		return EXIT_STATUS_FAILURE;
 	reading_begin_output(&reading, !options.json && !options.no_pager);
 	int good = print(&reading, &options);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "collector/collect/collector.h"
+#include "collector/command/calls.h"
 #include "collector/command/command.h"
 #include "collector/command/error.h"
 #include "collector/command/launch.h"
@@ -31,7 +32,7 @@ enum {
 	SEND_KINDS = LORG_GATE_MESSAGE | LORG_MASK_SEND,
 	RECEIVE_KINDS = LORG_GATE_MESSAGE | LORG_MASK_RECEIVE,
 	DEFAULT_KINDS = SEND_KINDS | RECEIVE_KINDS | LORG_GATE_PORT | LORG_GATE_PROCESS | LORG_GATE_RUNNING | LORG_GATE_CALL | LORG_GATE_COUNT,
-	EVERY_KIND = 0x3ff,
+	EVERY_KIND = 0x7ff,
 	DEFAULT_BLOCK_LIMIT_MS = 2000,
 };
 
@@ -40,6 +41,9 @@ struct options {
 	char **program; /* argv of what to run; NULL-terminated */
 	int quiet;
 	char text[1024]; /* the options as given */
+	const struct run_calls *calls_interface; /* NULL: not in this program */
+	struct calls *calls; /* NULL: no functions are asked for */
+	int needs_calls;     /* they are, and this program cannot */
 };
 
 enum option_key { KEY_ALL = 256, KEY_KINDS, KEY_OVERFLOW, KEY_BLOCK_LIMIT, KEY_MESSAGE_LENGTH, KEY_SESSION };
@@ -48,7 +52,7 @@ static const struct argp_option run_options[] = {
 	{"output", 'o', "DIR", 0, "Write the trace to DIR (lorg.trace); an older trace is moved to DIR.1, DIR.2, ...", 1},
 	{"all", KEY_ALL, NULL, 0, "Record every kind of event", 2},
 	{"kinds", KEY_KINDS, "LIST", 0,
-	 "Record these kinds: procs, ports, send, receive, running, calls, allocations, counts, uncontended, all; separated by "
+	 "Record these kinds: procs, ports, send, receive, running, calls, allocations, garbage_collection, counts, uncontended, all; separated by "
 	 "commas, a leading '-' takes one out of the usual ones (procs,ports,send,receive,running,calls,counts)",
 	 2},
 	{"message-length", KEY_MESSAGE_LENGTH, "BYTES", 0, "Keep so many bytes of a message (64)", 2},
@@ -59,6 +63,29 @@ static const struct argp_option run_options[] = {
 	 3},
 	{"block-limit", KEY_BLOCK_LIMIT, "MS", 0, "With block: wait so long at most, then lose and count (2000)", 3},
 	{"quiet", 'q', NULL, 0, "No coverage line at the end", 4},
+	{NULL, 0, NULL, 0, "Calls of functions, in the program and its libraries; PATTERN is MODULE:FUNCTION or MODULE:FUNCTION/ARITY, with * and ? for "
+	 "any text; all of these may be repeated:", 5},
+	{"call", KEY_CALL, "PATTERN", 0, "Calls and returns, with arguments and results; at the function's own entry where that can be hooked, else where other modules call it by name", 6},
+	{"call-global", KEY_CALL_GLOBAL, "PATTERN", 0, "Only calls from other modules, by name", 6},
+	{"notrace", KEY_NOTRACE, "PATTERN", 0, "None of these, whatever the others say", 6},
+	{"count", KEY_COUNT, "PATTERN", 0, "How often they are called; no events", 6},
+	{"time", KEY_TIME, "PATTERN", 0, "How long they take, callees that are timed too taken off; no events", 6},
+	{"memory", KEY_MEMORY, "PATTERN", 0, "How much memory they ask for; no events", 6},
+	{NULL, 0, NULL, 0, "Of call events:", 7},
+	{"no-values", KEY_NO_VALUES, NULL, 0, "Without arguments and results: the smallest records", 8},
+	{"no-returns", KEY_NO_RETURNS, NULL, 0, "Only the calls", 8},
+	{"return-to", KEY_RETURN_TO, NULL, 0, "Also where each call returns to", 8},
+	{"depth", KEY_DEPTH, "N", 0, "Only calls that stand in fewer than N others", 8},
+	{"longer-than", KEY_LONGER_THAN, "TIME", 0, "Only calls that take as long: 100us, 5ms, 2s", 8},
+	{"called-from", KEY_CALLED_FROM, "PATTERN", 0, "Only calls that these functions make", 8},
+	{"limit", KEY_LIMIT, "N", 0, "After N events of a function it is let alone", 8},
+	{"rate", KEY_RATE, "N/s", 0, "A function with more events a second is let alone", 8},
+	{"match", KEY_MATCH, "SPEC", 0, "Of the --call before it (before any: of all): a match specification, which decides what is told", 8},
+	{"if", KEY_IF, "CONDITION", 0, "The same as a condition: arg0 =:= \"x\" andalso request->length > 4096", 8},
+	{"prototypes", KEY_PROTOTYPES, "FILE", 0, "What arguments and results are, in C syntax; may be repeated", 8},
+	{NULL, 0, NULL, 0, "Of messages:", 9},
+	{"send-match", KEY_SEND_MATCH, "SPEC", 0, "Only those that a match specification on [Receiver, Msg] lets pass", 10},
+	{"receive-match", KEY_RECEIVE_MATCH, "SPEC", 0, "The same on [Node, Sender, Msg]", 10},
 	{0},
 };
 
@@ -68,7 +95,8 @@ static const char run_text[] =
 	"\vEverything after the name of PROGRAM belongs to it.\n\n"
 	"Then:\n"
 	"  lorg report          where the time went\n"
-	"  lorg log             what happened, event by event\n";
+	"  lorg log             what happened, event by event\n\n"
+	"lorg run --call 'git:*' -- git status      every call inside git; lorg functions tells what can be hooked\n";
 
 static const struct kind_name {
 	const char *name;
@@ -77,6 +105,7 @@ static const struct kind_name {
 	{"procs", LORG_GATE_PROCESS},	      {"ports", LORG_GATE_PORT},     {"send", SEND_KINDS},
 	{"receive", RECEIVE_KINDS},	      {"running", LORG_GATE_RUNNING}, {"calls", LORG_GATE_CALL},
 	{"allocations", LORG_GATE_ALLOCATION}, {"counts", LORG_GATE_COUNT},   {"uncontended", LORG_GATE_ALL},
+	{"garbage_collection", LORG_MASK_COLLECTION},
 	{"all", EVERY_KIND},
 };
 
@@ -103,7 +132,7 @@ static int parse_kinds(const char *list, uint32_t *mask)
 			char what[128];
 			snprintf(what, sizeof what, "%.*s", (int)(length < 100 ? length : 100), at + take_out);
 			lorg_error(what, "no such kind of event",
-				   "use procs, ports, send, receive, running, calls, allocations, counts, uncontended or all");
+				   "use procs, ports, send, receive, running, calls, allocations, garbage_collection, counts, uncontended or all");
 			return -1;
 		}
 		kinds = take_out ? kinds & ~kind : kinds | kind;
@@ -142,8 +171,22 @@ static int parse_overflow(const char *text, enum lorg_overflow *mode)
 	return -1;
 }
 
+/* Functions are asked for: the program that can do that takes over; see entry.c. */
+static int parse_calls(int key, const char *argument, struct options *options)
+{
+	if (!options->calls_interface) {
+		options->needs_calls = 1;
+		return 0;
+	}
+	if (!options->calls)
+		options->calls = options->calls_interface->create();
+	return options->calls ? options->calls_interface->option(options->calls, key, argument) : -1;
+}
+
 static int parse_option(int key, char *argument, struct options *options)
 {
+	if (key >= CALLS_KEY_FIRST && key < CALLS_KEY_LAST)
+		return parse_calls(key, argument, options);
 	struct collector_settings *settings = &options->collector;
 	unsigned long number;
 	switch (key) {
@@ -211,7 +254,7 @@ static void keep_text(struct options *options, int argc, char **argv)
 	options->collector.options = options->text;
 }
 
-static void parse(struct options *options, int argc, char **argv)
+static void parse(struct options *options, int argc, char **argv, const struct run_calls *calls)
 {
 	static const struct argp argp = {.options = run_options, .parser = on_key, .args_doc = run_arguments, .doc = run_text};
 	*options = (struct options){
@@ -221,6 +264,7 @@ static void parse(struct options *options, int argc, char **argv)
 			      .block_limit_ns = (uint64_t)DEFAULT_BLOCK_LIMIT_MS * 1000000,
 			      .message_length = LORG_MESSAGE_LENGTH,
 			      .gate_mask = DEFAULT_KINDS},
+		.calls_interface = calls,
 	};
 	command_parse(&argp, argc, argv, options);
 	keep_text(options, argc, argv);
@@ -230,6 +274,7 @@ static void parse(struct options *options, int argc, char **argv)
 
 struct run {
 	struct options options;
+	struct planning planning; /* of hooked functions; used where options.calls is */
 	struct inherited inherited;
 	struct collector *collector;
 	int signals; /* signalfd */
@@ -269,6 +314,11 @@ static const char *look(struct run *run)
 		return NULL; /* executing it will tell */
 	if (!run->seen.loadable)
 		return run->seen.reason ? run->seen.reason : "unknown";
+	const char *missing = lookahead_missing(&run->seen, AT_FDCWD, run->path, 0, getenv("LD_LIBRARY_PATH"));
+	if (missing) {
+		run->seen.loadable = 0;
+		return missing;
+	}
 	if (library_find(run->library))
 		return "liblorg.so is not there";
 	const char *refused = library_refused(run->library, run->why, sizeof run->why);
@@ -410,6 +460,8 @@ static void record(struct run *run)
 		take_signals(run);
 		uint64_t ns = collector_pass(run->collector);
 		tell_failure(run);
+		if (run->options.calls)
+			run->options.calls_interface->look(run->options.calls);
 		if (run->ended && (run->told_failure || !collector_attached(run->collector)))
 			break;
 		if (run->ended && (waited_ns += ns) > say_after_ns)
@@ -423,8 +475,27 @@ static void finish(struct run *run)
 	char line[512];
 	collector_close(run->collector, line, sizeof line);
 	run->collector = NULL;
-	if (!run->options.quiet && isatty(STDERR_FILENO))
+	int quiet = run->options.quiet || !isatty(STDERR_FILENO);
+	if (run->options.calls)
+		run->options.calls_interface->finish(run->options.calls, quiet);
+	if (!quiet)
 		lorg_say(line);
+}
+
+static int open_calls(struct run *run)
+{
+	struct options *options = &run->options;
+	if (!options->calls)
+		return 0;
+	options->collector.planning = &run->planning;
+	return options->calls_interface->open(options->calls, run->path, &run->planning, &options->collector);
+}
+
+static void free_calls(struct run *run)
+{
+	if (run->options.calls)
+		run->options.calls_interface->free(run->options.calls);
+	run->options.calls = NULL;
 }
 
 /* As the program ended. No core file of our own. */
@@ -477,19 +548,25 @@ static int open_collector(struct run *run)
 	return -1;
 }
 
-int command_run(int argc, char **argv)
+int command_run(int argc, char **argv, const struct run_calls *calls)
 {
 	struct run *run = calloc(1, sizeof *run);
 	if (!run) {
 		lorg_error("run", strerror(ENOMEM), NULL);
 		return EXIT_STATUS_FAILURE;
 	}
-	parse(&run->options, argc, argv);
+	parse(&run->options, argc, argv, calls);
+	if (run->options.needs_calls) {
+		free(run);
+		return RUN_NEEDS_CALLS;
+	}
 	char *const *program = run->options.program;
 	int error = program_find(program[0], run->path);
 	if (error)
 		return no_program(program[0], error);
 	const char *untraced = look(run);
+	if (open_calls(run))
+		return EXIT_STATUS_USAGE;
 	inherited_save(&run->inherited);
 	if (open_collector(run))
 		return EXIT_STATUS_FAILURE;
@@ -521,6 +598,7 @@ int command_run(int argc, char **argv)
 	}
 	finish(run);
 	int status = run->status;
+	free_calls(run);
 	free(run);
 	return end_as(status);
 }

@@ -14,7 +14,11 @@
 
 #define COUNT_ONE(name)    +1
 #define IS_ENTRY(name)     +(__builtin_strcmp(#name, "entry") == 0)
+#define IS_BEFORE(name)    +2 * (__builtin_strcmp(#name, "before") == 0)
 #define IS_NOT_ENTRY(name) +0
+
+#define NO_BYTES(name)
+#define LENGTH_OF_BYTES(name) (uint16_t) __builtin_offsetof(this_event, name##_length),
 
 /* One function an event: its description, where the table's field macros can name the event's structure. */
 #define DESCRIBE(number, NAME, shown)                                                                                       \
@@ -25,10 +29,14 @@
 			.id = number,                                                                                       \
 			.size = sizeof(this_event),                                                                         \
 			.name = shown,                                                                                      \
-			.tells_entry = 0 LORG_FIELDS_##NAME(IS_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY,             \
+			.tells_entry = 0 LORG_FIELDS_##NAME(IS_ENTRY, IS_BEFORE, IS_NOT_ENTRY, IS_NOT_ENTRY,                \
 							    IS_NOT_ENTRY, IS_NOT_ENTRY),                                    \
 			.field_count =                                                                                      \
 				0 LORG_FIELDS_##NAME(COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE, COUNT_ONE),     \
+			.bytes_count = 0 LORG_FIELDS_##NAME(IS_NOT_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY, IS_NOT_ENTRY,         \
+							    COUNT_ONE, COUNT_ONE),                                          \
+			.bytes_length = {LORG_FIELDS_##NAME(NO_BYTES, NO_BYTES, NO_BYTES, NO_BYTES, LENGTH_OF_BYTES,        \
+							    LENGTH_OF_BYTES)},                                              \
 			.field = {LORG_FIELDS_##NAME(FIELD_OF_U64, FIELD_OF_U32, FIELD_OF_I64, FIELD_OF_I32, FIELD_OF_TEXT, \
 						     FIELD_OF_BLOB)},                                                       \
 		};                                                                                                          \
@@ -39,14 +47,18 @@
 	}
 LORG_EVENTS(DESCRIBE)
 
+/* By id. Written once, before anything of this program runs. */
+static const struct event_description *descriptions[LORG_EVENT_LAST];
+
+__attribute__((constructor(101))) static void fill_descriptions(void)
+{
+#define DESCRIBE_ONE(number, NAME, shown) descriptions[number] = describe_##NAME();
+	LORG_EVENTS(DESCRIBE_ONE)
+}
+
 const struct event_description *event_description(uint32_t id)
 {
-	switch (id) {
-#define DESCRIBE_CASE(number, NAME, shown)                                                                                  \
-	case number: return describe_##NAME();
-		LORG_EVENTS(DESCRIBE_CASE)
-	default: return NULL;
-	}
+	return id < LORG_EVENT_LAST ? descriptions[id] : NULL;
 }
 
 /* Bytes of the fixed fields of the compact ids; 0 where there is no such event. Ids above share the last place. */
@@ -93,23 +105,21 @@ static enum event_status decode_compact(const uint8_t *at, size_t room, uint64_t
 		return EVENT_BAD;
 	view->id = id;
 	view->length = length;
+	view->padding = length - 4 - size;
 	view->tick = view->effective = continue_tick(previous, word);
 	view->fields = at + 4;
 	view->description = event_description(id);
 	return EVENT_OK;
 }
 
-/* Whether the bytes that the TEXT and BLOB fields announce fit into the event. */
-static int bytes_fit(const struct event_view *view, uint32_t room)
+/* Bytes of head and fields, as the TEXT and BLOB fields announce them. */
+static inline uint64_t exact_length(const struct event_view *view)
 {
 	const struct event_description *description = view->description;
-	uint64_t used = description->size;
-	for (unsigned i = 0; i < description->field_count; i++) {
-		const struct event_field *field = &description->field[i];
-		if (field->kind >= FIELD_TEXT)
-			used += load32(view->fields + field->offset);
-	}
-	return used <= room;
+	uint64_t length = sizeof(struct lorg_extended) + description->size;
+	for (unsigned i = 0; i < description->bytes_count; i++)
+		length += load32(view->fields + description->bytes_length[i]);
+	return length;
 }
 
 static enum event_status decode_extended(const uint8_t *at, size_t room, uint32_t word, struct event_view *view)
@@ -132,11 +142,15 @@ static enum event_status decode_extended(const uint8_t *at, size_t room, uint32_
 	view->description = event_description(head.id);
 	if (!view->description)
 		return EVENT_UNKNOWN;
-	uint32_t size = view->length - (uint32_t)sizeof head;
-	if (view->description->size > size || !bytes_fit(view, size))
+	if (sizeof head + view->description->size > view->length)
 		return EVENT_BAD;
+	uint64_t exact = exact_length(view);
+	if (exact > view->length)
+		return EVENT_BAD;
+	view->padding = view->length - (uint32_t)exact;
 	if (view->description->tells_entry) {
-		uint64_t entry = load64(view->fields);
+		uint64_t entry = view->description->tells_entry == ENTRY_TICK ? load64(view->fields)
+									      : head.tick - load32(view->fields);
 		/* 0: the entry was not stamped; one after the event itself cannot be. */
 		if (entry != 0 && entry < head.tick)
 			view->effective = entry;

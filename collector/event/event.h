@@ -21,13 +21,22 @@ struct event_field {
 	uint16_t offset; /* in the fixed fields; of x_length for TEXT and BLOB */
 };
 
-enum { EVENT_FIELDS_MAXIMUM = 16 };
+enum { EVENT_FIELDS_MAXIMUM = 16, EVENT_BYTES_MAXIMUM = 4 };
+
+/* How an event tells its effective tick. */
+enum event_entry {
+	ENTRY_NONE,   /* not: it is the stamp */
+	ENTRY_TICK,   /* its first field is `entry` */
+	ENTRY_BEFORE, /* its first field is `before`: ticks from there to the stamp */
+};
 
 struct event_description {
 	uint16_t id;
 	uint16_t size;	 /* bytes of the fixed fields */
 	const char *name; /* as in the metadata */
-	int tells_entry; /* first field is `entry`: the effective tick */
+	enum event_entry tells_entry;
+	uint16_t bytes_count; /* TEXT and BLOB fields among them */
+	uint16_t bytes_length[EVENT_BYTES_MAXIMUM]; /* offset of each one's x_length */
 	unsigned field_count;
 	struct event_field field[EVENT_FIELDS_MAXIMUM];
 };
@@ -46,11 +55,39 @@ enum event_status {
 struct event_view {
 	uint32_t id;
 	uint32_t length; /* of the whole event, a multiple of 8 */
+	uint32_t padding; /* bytes at its end that are none of its fields: fewer than 8 where the lengths are right */
 	uint64_t tick;
 	uint64_t effective; /* tick, or the entry it tells of */
 	const uint8_t *fields; /* fixed fields; not aligned */
 	const struct event_description *description;
 };
+
+/* True for events that others are read with, so that readers look for them first. Part of the file format. */
+static inline int event_is_definition(uint32_t id)
+{
+	switch (id) {
+	case LORG_EVENT_SPAWN:
+	case LORG_EVENT_EXIT:
+	case LORG_EVENT_REAPED:
+	case LORG_EVENT_REGISTER:
+	case LORG_EVENT_OPEN:
+	case LORG_EVENT_CONNECTED:
+	case LORG_EVENT_SESSION:
+	case LORG_EVENT_IMAGE:
+	case LORG_EVENT_MODULE:
+	case LORG_EVENT_MODULE_UNLOADED:
+	case LORG_EVENT_FUNCTION:
+	case LORG_EVENT_HOOKED_FUNCTION:
+	case LORG_EVENT_STRING:
+	case LORG_EVENT_CHANNEL:
+	case LORG_EVENT_CLOCK:
+	case LORG_EVENT_HOOK:
+	case LORG_EVENT_MARK:
+	case LORG_EVENT_LOST:
+	case LORG_EVENT_GAP: return 1;
+	default: return 0;
+	}
+}
 
 /*
  * Decodes the event at `at`, of which `room` bytes may be read; `previous` is

@@ -21,6 +21,8 @@ struct formatter {
 	uint64_t start_ns;     /* text: times are shown since then */
 	int colour;            /* text */
 	int timestamps;        /* erlang: trace_ts with {Ns, Int} */
+	const unsigned char *shown; /* erlang: which messages, by event id, of events that are several; NULL: all */
+	unsigned messages;     /* erlang: written of the event at hand; its own */
 	int bookkeeping;       /* also events about the recording itself */
 };
 

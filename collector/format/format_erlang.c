@@ -3,10 +3,15 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "collector/format/format.h"
 #include "collector/format/numbers.h"
+#include <lorg/plan.h>
+
+#include "collector/format/values.h"
+#include "collector/read/profile.h"
 
 static struct trace_text text_field(const struct event_view *view, const char *field)
 {
@@ -244,16 +249,133 @@ static void function_tuple(struct formatter *formatter, const struct trace_event
 }
 
 /* {M,F,Arity}: hooked calls, as trace(3) has them where arguments were not kept. */
-static void call_tuple(struct formatter *formatter, const struct trace_event *event, uint32_t slot)
+static void call_tuple_tagged(struct formatter *formatter, const struct trace_event *event, const char *tag, uint32_t slot)
 {
 	const struct place *where = names_function(formatter->names, event->process->image, slot, event->view.effective);
-	struct output *output = begin_process(formatter, event->process, event_tag(&event->view));
+	struct output *output = begin_process(formatter, event->process, tag);
 	output_byte(output, ',');
 	module_function(output, where);
 	if (where->arity >= 0)
 		output_printf(output, ",%d}", where->arity);
 	else
 		output_text(output, ",'_'}");
+}
+
+static void call_tuple(struct formatter *formatter, const struct trace_event *event, uint32_t slot)
+{
+	call_tuple_tagged(formatter, event, event_tag(&event->view), slot);
+}
+
+/* What {message, V} of a match specification has added: last, before the time stamp. */
+static void erlang_added(struct formatter *formatter, const struct trace_event *event, struct trace_text term)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	if (!term.length)
+		return;
+	output_byte(formatter->output, ',');
+	values_erlang(&context, term.bytes, term.length);
+}
+
+/* {call, {M,F,Args}}: Args is [] where their number is not known. */
+static void erlang_call(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, CALL, call);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	struct output *output = begin_process(formatter, event->process, "call");
+	const struct place *where = names_function(formatter->names, event->process->image, call.function, event->view.effective);
+	output_byte(output, ',');
+	module_function(output, where);
+	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
+	if (call.session_kind & LORG_CALL_NO_ARGUMENTS) {
+		if (where->arity >= 0)
+			output_printf(output, ",%d}", where->arity);
+		else
+			output_text(output, ",'_'}");
+	} else {
+		output_text(output, ",[");
+		values_erlang(&context, terms.bytes, arguments);
+		output_text(output, "]}");
+	}
+	erlang_added(formatter, event, (struct trace_text){terms.bytes + arguments, (uint32_t)(terms.length - arguments)});
+}
+
+static void erlang_display(struct formatter *formatter, const struct trace_event *event)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	struct trace_text terms = text_field(&event->view, "terms");
+	output_byte(begin_process(formatter, event->process, "display"), ',');
+	values_erlang(&context, terms.bytes, terms.length);
+}
+
+static void erlang_return_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_FROM, from);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	call_tuple(formatter, event, from.function);
+	output_byte(formatter->output, ',');
+	if (terms.length)
+		values_erlang(&context, terms.bytes, terms.length);
+	else
+		output_text(formatter->output, "undefined");
+}
+
+static void erlang_return_to(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_TO, to);
+	struct output *output = begin_process(formatter, event->process, "return_to");
+	output_byte(output, ',');
+	module_function(output, names_caller(formatter->names, event->process->image, to.address, event->view.tick, 0));
+	output_text(output, ",'_'}");
+}
+
+/* {call_time, [{Pid, N, S, Us}]}, and call_memory alike: what is behind Pid and N is the caller's. */
+static void process_count(struct output *output, const struct trace_process *process, const char *item, uint64_t count)
+{
+	output_printf(output, "%s,[{", item);
+	pid_term(output, process->pid, process->tid, process->runtime_process);
+	output_printf(output, ",%" PRIu64 ",", count);
+}
+
+/* As trace:info/3 has them, of this process alone: {info, {M,F,A}, [{call_count, N}, ...]}. */
+static void erlang_counters(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, FUNCTION_COUNTERS, counters);
+	const struct trace_process *process = event->process;
+	uint64_t us = trace_ticks_ns(formatter->trace, counters.time_ticks) / 1000;
+	struct output *output = formatter->output;
+	call_tuple_tagged(formatter, event, "info", counters.function);
+	output_printf(output, ",[{call_count,%" PRIu64 "}", counters.count);
+	if (counters.kind & LORG_KIND_TIME) {
+		process_count(output, process, ",{call_time", counters.count);
+		output_printf(output, "%" PRIu64 ",%" PRIu64 "}]}", us / 1000000, us % 1000000);
+	}
+	if (counters.kind & LORG_KIND_MEMORY) {
+		process_count(output, process, ",{call_memory", counters.count);
+		output_printf(output, "%" PRIu64 "}]}", counters.words);
+	}
+	output_byte(output, ']');
+}
+
+/* {exception_from, {M,F,A}, {Class, Value}} */
+static void erlang_exception_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, EXCEPTION_FROM, from);
+	struct output *output = formatter->output;
+	struct trace_text what = text_field(&event->view, "what");
+	call_tuple(formatter, event, from.function);
+	if (from.kind != 0) {
+		output_printf(output, ",{exit,%s}", names_left(from.kind));
+		return;
+	}
+	char *type = names_type(text_field(&event->view, "type"));
+	output_text(output, ",{throw,{");
+	atom(output, type ? type : "unknown");
+	output_byte(output, ',');
+	string(output, what);
+	output_text(output, "}}");
+	free(type);
 }
 
 static void spawn_mfa(struct formatter *formatter, const struct trace_event *event, uint32_t how, uint64_t routine,
@@ -446,22 +568,73 @@ static void erlang_signal_received(struct formatter *formatter, const struct tra
 	signal_term(output, received.signal);
 }
 
+/* The thread that a port is linked to: which opened it; of an inherited one its program's first. */
+static void owner_term(struct formatter *formatter, const struct trace_event *event, int32_t fd, uint32_t generation)
+{
+	const struct trace_port *port = trace_port(formatter->trace, event->process->image, fd, generation);
+	const struct trace_process *opener = port ? &formatter->trace->processes[port->opener] : event->process;
+	if (!port || port->inherited)
+		pid_term(formatter->output, event->process->pid, event->process->pid, 0);
+	else
+		pid_term(formatter->output, opener->pid, opener->tid, opener->runtime_process);
+}
+
+/* A message of its own between a process and its port, unless it is not to be shown. */
+static struct output *link_message(struct formatter *formatter, const struct trace_event *event, uint32_t id, uint32_t gate)
+{
+	uint32_t asked = formatter->trace->asked ? formatter->trace->asked : UINT32_MAX;
+	if (!(asked & gate) || (formatter->shown && !formatter->shown[id]))
+		return NULL;
+	if (formatter->messages++)
+		end(formatter, event->time, event->number);
+	return begin(formatter);
+}
+
+/* {trace, Owner, Tag, Port}, of the owner's kind of events. */
+static void owner_message(struct formatter *formatter, const struct trace_event *event, uint32_t id, int32_t fd,
+			  uint32_t generation)
+{
+	struct output *output = link_message(formatter, event, id, LORG_GATE_PROCESS);
+	if (!output)
+		return;
+	owner_term(formatter, event, fd, generation);
+	output_byte(output, ',');
+	atom(output, event_description(id)->name);
+	output_byte(output, ',');
+	port_term(output, event, (uint32_t)fd, generation);
+}
+
+/* As trace(3) has it, the opening of a port is three messages: its own two, and its owner's. */
 static void erlang_open(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, OPEN, opened);
-	struct output *output = begin_port(formatter, event, (uint32_t)opened.fd, opened.generation, "open");
-	output_byte(output, ',');
-	pid_term(output, event->process->pid, event->process->tid, event->process->runtime_process);
-	output_byte(output, ',');
-	atom(output, names_driver(opened.driver));
+	struct output *output = link_message(formatter, event, LORG_EVENT_OPEN, LORG_GATE_PORT);
+	if (output) {
+		port_term(output, event, (uint32_t)opened.fd, opened.generation);
+		output_text(output, ",open,");
+		owner_term(formatter, event, opened.fd, opened.generation);
+		output_byte(output, ',');
+		atom(output, names_driver(opened.driver));
+	}
+	output = link_message(formatter, event, LORG_EVENT_GETTING_LINKED, LORG_GATE_PORT);
+	if (output) {
+		port_term(output, event, (uint32_t)opened.fd, opened.generation);
+		output_text(output, ",getting_linked,");
+		owner_term(formatter, event, opened.fd, opened.generation);
+	}
+	owner_message(formatter, event, LORG_EVENT_LINK, opened.fd, opened.generation);
 }
 
 static void erlang_closed(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, CLOSED, closed);
-	struct output *output = begin_port(formatter, event, (uint32_t)closed.fd, closed.generation, "closed");
-	output_byte(output, ',');
-	reason_term(output, closed.reason, closed.status);
+	struct output *output = link_message(formatter, event, LORG_EVENT_CLOSED, LORG_GATE_PORT);
+	if (output) {
+		port_term(output, event, (uint32_t)closed.fd, closed.generation);
+		output_text(output, ",closed,");
+		reason_term(output, closed.reason, closed.status);
+	}
+	owner_message(formatter, event, LORG_EVENT_GETTING_UNLINKED, closed.fd, closed.generation);
 }
 
 static void erlang_connected(struct formatter *formatter, const struct trace_event *event)
@@ -592,6 +765,10 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 		break;
 	case LORG_EVENT_CALL_ENTRY:
 	case LORG_EVENT_RETURN: call_tuple(formatter, event, (uint32_t)event_number(view, 0)); break;
+	case LORG_EVENT_CALL: erlang_call(formatter, event); break;
+	case LORG_EVENT_RETURN_FROM: erlang_return_from(formatter, event); break;
+	case LORG_EVENT_RETURN_TO: erlang_return_to(formatter, event); break;
+	case LORG_EVENT_EXCEPTION_FROM: erlang_exception_from(formatter, event); break;
 	case LORG_EVENT_THROW:
 	case LORG_EVENT_CATCH:
 	case LORG_EVENT_CATCH_AGAIN: erlang_exception(formatter, event); break;
@@ -609,10 +786,21 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 	case LORG_EVENT_GETTING_UNLINKED: erlang_link(formatter, event); break;
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
-	case LORG_EVENT_RECEIVE: erlang_message(formatter, event); break;
+	case LORG_EVENT_RECEIVE:
+		erlang_message(formatter, event);
+		erlang_added(formatter, event, text_field(view, "value"));
+		break;
 	case LORG_EVENT_TIMEOUT: output_text(begin_process(formatter, event->process, "receive"), ",timeout"); break;
-	case LORG_EVENT_SIGNAL_SENT: erlang_signal_sent(formatter, event); break;
-	case LORG_EVENT_SIGNAL_RECEIVED: erlang_signal_received(formatter, event); break;
+	case LORG_EVENT_SIGNAL_SENT:
+		erlang_signal_sent(formatter, event);
+		erlang_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_SIGNAL_RECEIVED:
+		erlang_signal_received(formatter, event);
+		erlang_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_DISPLAY: erlang_display(formatter, event); break;
+	case LORG_EVENT_FUNCTION_COUNTERS: erlang_counters(formatter, event); break;
 	case LORG_EVENT_OPEN: erlang_open(formatter, event); break;
 	case LORG_EVENT_CLOSED: erlang_closed(formatter, event); break;
 	case LORG_EVENT_CONNECTED: erlang_connected(formatter, event); break;
@@ -630,8 +818,10 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 
 void format_erlang(struct formatter *formatter, const struct trace_event *event)
 {
+	formatter->messages = event->view.id != LORG_EVENT_OPEN && event->view.id != LORG_EVENT_CLOSED;
 	event_tuple(formatter, event);
-	end(formatter, event->time, event->number);
+	if (formatter->messages)
+		end(formatter, event->time, event->number);
 }
 
 void format_erlang_lost(struct formatter *formatter, const struct trace_process *process, uint64_t time, uint64_t hlc,

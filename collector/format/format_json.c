@@ -2,12 +2,17 @@
 /* format_json.c: one object a line, with the fields of doc/DESIGN.md, section 9. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include <lorg/plan.h>
 
 #include "collector/format/format.h"
 #include "collector/format/json_keys.h"
 #include "collector/format/numbers.h"
+#include "collector/format/values.h"
+#include "collector/read/profile.h"
 
 static struct trace_text text_field(const struct event_view *view, const char *field)
 {
@@ -210,6 +215,103 @@ static void json_function(struct formatter *formatter, const struct trace_event 
 		json_number(formatter->json, (uint64_t)where->arity);
 	else
 		json_null(formatter->json);
+}
+
+/* What {message, V} of a match specification has added. */
+static void json_added(struct formatter *formatter, const struct trace_event *event, struct trace_text term)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	if (!term.length)
+		return;
+	json_key(formatter->json, "message");
+	values_json(&context, term.bytes, term.length);
+}
+
+static void json_display(struct formatter *formatter, const struct trace_event *event)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	struct trace_text terms = text_field(&event->view, "terms");
+	json_key(formatter->json, "term");
+	values_json(&context, terms.bytes, terms.length);
+}
+
+/* What a hooked function was called with. */
+static void json_call(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, CALL, call);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	json_function(formatter, event, call.function, 0);
+	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
+	json_key(formatter->json, "args");
+	if (call.session_kind & LORG_CALL_NO_ARGUMENTS)
+		json_null(formatter->json);
+	else
+		values_json_list(&context, terms.bytes, arguments);
+	json_added(formatter, event, (struct trace_text){terms.bytes + arguments, (uint32_t)(terms.length - arguments)});
+	key_caller(formatter, event, call.caller);
+}
+
+static void json_return_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_FROM, from);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	char buffer[24];
+	json_function(formatter, event, from.function, 0);
+	json_key(formatter->json, "value");
+	values_json(&context, terms.bytes, terms.length);
+	if (from.error)
+		key_text(formatter->json, "error", names_error((uint32_t)from.error, buffer));
+	if (from.since)
+		key_number(formatter->json, "took", trace_duration(formatter->trace, from.since, event->view.tick));
+}
+
+static void json_return_to(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_TO, to);
+	keys_place(formatter->json, names_caller(formatter->names, event->process->image, to.address, event->view.tick, 1), 0);
+	json_key(formatter->json, "arity");
+	json_null(formatter->json);
+}
+
+static void json_exception_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, EXCEPTION_FROM, from);
+	struct trace_text what = text_field(&event->view, "what");
+	char *type = from.kind == 0 ? names_type(text_field(&event->view, "type")) : NULL;
+	json_function(formatter, event, from.function, 0);
+	key_text(formatter->json, "class", from.kind == 0 ? "throw" : "exit");
+	key_text(formatter->json, "type", type ? type : names_left(from.kind));
+	if (what.length)
+		key_bytes(formatter->json, "what", what);
+	if (from.since)
+		key_number(formatter->json, "took", trace_duration(formatter->trace, from.since, event->view.tick));
+	free(type);
+}
+
+static void json_counters(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, FUNCTION_COUNTERS, counters);
+	json_function(formatter, event, counters.function, 0);
+	key_number(formatter->json, "count", counters.count);
+	if (counters.kind & LORG_KIND_TIME)
+		key_number(formatter->json, "time_ns", trace_ticks_ns(formatter->trace, counters.time_ticks));
+	if (counters.kind & LORG_KIND_MEMORY)
+		key_number(formatter->json, "words", counters.words);
+}
+
+static void json_hooked_function(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, HOOKED_FUNCTION, hooked);
+	struct json *json = formatter->json;
+	json_function(formatter, event, hooked.function, 0);
+	key_number(json, "id", hooked.function);
+	key_number(json, "offset", hooked.offset);
+	key_number(json, "size", hooked.size);
+	key_text(json, "tier", hooked.tier == 3 ? "code" : "slots");
+	json_key(json, "entry_only");
+	json_boolean(json, (hooked.flags & LORG_PLAN_ENTRY_ONLY) != 0);
 }
 
 static void json_function_address(struct formatter *formatter, const struct trace_event *event, uint64_t address)
@@ -563,6 +665,12 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 	case LORG_EVENT_EXIT_FUNCTION:
 	case LORG_EVENT_CALL_ENTRY:
 	case LORG_EVENT_RETURN: json_function(formatter, event, (uint32_t)event_number(view, 0), 0); break;
+	case LORG_EVENT_CALL: json_call(formatter, event); break;
+	case LORG_EVENT_RETURN_FROM: json_return_from(formatter, event); break;
+	case LORG_EVENT_RETURN_TO: json_return_to(formatter, event); break;
+	case LORG_EVENT_EXCEPTION_FROM: json_exception_from(formatter, event); break;
+	case LORG_EVENT_FUNCTION_COUNTERS: json_counters(formatter, event); break;
+	case LORG_EVENT_HOOKED_FUNCTION: json_hooked_function(formatter, event); break;
 	case LORG_EVENT_ENTER_LINE:
 	case LORG_EVENT_EXIT_LINE:
 	case LORG_EVENT_CATCH_LINE:
@@ -587,10 +695,20 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 	case LORG_EVENT_GETTING_UNLINKED: json_link(formatter, event); break;
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
-	case LORG_EVENT_RECEIVE: json_message(formatter, event); break;
+	case LORG_EVENT_RECEIVE:
+		json_message(formatter, event);
+		json_added(formatter, event, text_field(view, "value"));
+		break;
 	case LORG_EVENT_TIMEOUT: json_timeout(formatter, event); break;
-	case LORG_EVENT_SIGNAL_SENT: json_signal_sent(formatter, event); break;
-	case LORG_EVENT_SIGNAL_RECEIVED: json_signal_received(formatter, event); break;
+	case LORG_EVENT_SIGNAL_SENT:
+		json_signal_sent(formatter, event);
+		json_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_SIGNAL_RECEIVED:
+		json_signal_received(formatter, event);
+		json_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_DISPLAY: json_display(formatter, event); break;
 	case LORG_EVENT_OPEN: json_open(formatter, event); break;
 	case LORG_EVENT_CLOSED: json_closed(formatter, event); break;
 	case LORG_EVENT_CONNECTED: json_connected(formatter, event); break;

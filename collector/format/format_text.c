@@ -7,7 +7,11 @@
 #include <sys/wait.h>
 
 #include "collector/format/format.h"
+#include <lorg/plan.h>
+
 #include "collector/format/numbers.h"
+#include "collector/format/values.h"
+#include "collector/read/profile.h"
 
 enum { TIME_WIDTH = 16, PROCESS_WIDTH = 20, TAG_WIDTH = 16, ARGUMENTS_SHOWN = 64 };
 
@@ -242,6 +246,110 @@ static void text_function(struct formatter *formatter, const struct trace_event 
 	source(formatter->output, where->source, line ? line : where->line);
 }
 
+static void text_function_arity(struct formatter *formatter, const struct trace_event *event, uint32_t function)
+{
+	const struct place *where = names_function(formatter->names, event->process->image, function, event->view.effective);
+	place(formatter->output, where, 0);
+	if (where->arity >= 0)
+		output_printf(formatter->output, "/%d", where->arity);
+}
+
+/* What {message, V} of a match specification has added. */
+static void text_added(struct formatter *formatter, const struct trace_event *event, struct trace_text term)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	if (!term.length)
+		return;
+	output_text(formatter->output, " {message ");
+	values_people(&context, term.bytes, term.length);
+	output_byte(formatter->output, '}');
+}
+
+static void text_display(struct formatter *formatter, const struct trace_event *event)
+{
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	struct trace_text terms = text_field(&event->view, "terms");
+	values_people(&context, terms.bytes, terms.length);
+}
+
+/* module:function(arguments) */
+static void text_call(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, CALL, call);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
+	if (call.session_kind & LORG_CALL_NO_ARGUMENTS) {
+		text_function_arity(formatter, event, call.function);
+	} else {
+		text_function(formatter, event, call.function, 0);
+		output_byte(formatter->output, '(');
+		values_people(&context, terms.bytes, arguments);
+		output_byte(formatter->output, ')');
+	}
+	text_added(formatter, event, (struct trace_text){terms.bytes + arguments, (uint32_t)(terms.length - arguments)});
+	if (!call.caller)
+		return;
+	output_text(formatter->output, " from ");
+	place(formatter->output, names_caller(formatter->names, event->process->image, call.caller, event->view.tick, 0), 1);
+}
+
+static void text_return_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_FROM, from);
+	struct trace_text terms = text_field(&event->view, "terms");
+	const struct values_context context = {formatter, event->process->image, event->view.effective};
+	char buffer[24];
+	text_function_arity(formatter, event, from.function);
+	output_text(formatter->output, " -> ");
+	if (terms.length)
+		values_people(&context, terms.bytes, terms.length);
+	else
+		output_byte(formatter->output, '?');
+	if (from.error)
+		output_printf(formatter->output, " (%s)", names_error((uint32_t)from.error, buffer));
+	waited(formatter, from.since, event->view.tick);
+}
+
+static void text_return_to(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, RETURN_TO, to);
+	place(formatter->output, names_caller(formatter->names, event->process->image, to.address, event->view.tick, 0), 1);
+}
+
+static void text_exception_from(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, EXCEPTION_FROM, from);
+	struct trace_text type = text_field(&event->view, "type"), what = text_field(&event->view, "what");
+	struct output *output = formatter->output;
+	text_function_arity(formatter, event, from.function);
+	output_text(output, " left by ");
+	char *shown = from.kind == 0 ? names_type(type) : NULL;
+	name(output, shown ? shown : names_left(from.kind));
+	free(shown);
+	if (what.length) {
+		output_byte(output, ' ');
+		quoted(output, what);
+	}
+	waited(formatter, from.since, event->view.tick);
+}
+
+static void text_counters(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, FUNCTION_COUNTERS, counters);
+	struct output *output = formatter->output;
+	text_function_arity(formatter, event, counters.function);
+	if (counters.kind & LORG_KIND_COUNT)
+		output_printf(output, " %" PRIu64 " call%s", counters.count, counters.count == 1 ? "" : "s");
+	if (counters.kind & LORG_KIND_TIME) {
+		output_text(output, " time ");
+		seconds(output, trace_ticks_ns(formatter->trace, counters.time_ticks));
+		output_text(output, " s");
+	}
+	if (counters.kind & LORG_KIND_MEMORY)
+		output_printf(output, " memory %" PRIu64 " words", counters.words);
+}
+
 static void text_spawn(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SPAWN, spawn);
@@ -364,6 +472,7 @@ static void text_message(struct formatter *formatter, const struct trace_event *
 	failed(output, sent.error);
 	output_text(output, " by ");
 	hook(formatter, sent.hook);
+	text_added(formatter, event, text_field(&event->view, "value"));
 	if (event->view.id == LORG_EVENT_RECEIVE)
 		waited(formatter, sent.entry, event->view.tick); /* `since` of a receive stands where `entry` does */
 }
@@ -615,6 +724,11 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 		place(formatter->output,
 		      names_address(formatter->names, event->process->image, event_number(view, 0), view->tick, 0), 1);
 		break;
+	case LORG_EVENT_CALL: text_call(formatter, event); break;
+	case LORG_EVENT_RETURN_FROM: text_return_from(formatter, event); break;
+	case LORG_EVENT_RETURN_TO: text_return_to(formatter, event); break;
+	case LORG_EVENT_EXCEPTION_FROM: text_exception_from(formatter, event); break;
+	case LORG_EVENT_FUNCTION_COUNTERS: text_counters(formatter, event); break;
 	case LORG_EVENT_THROW:
 	case LORG_EVENT_CATCH:
 	case LORG_EVENT_CATCH_AGAIN: text_exception(formatter, event); break;
@@ -634,8 +748,15 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
 	case LORG_EVENT_RECEIVE: text_message(formatter, event); break;
 	case LORG_EVENT_TIMEOUT: text_timeout(formatter, event); break;
-	case LORG_EVENT_SIGNAL_SENT: text_signal_sent(formatter, event); break;
-	case LORG_EVENT_SIGNAL_RECEIVED: text_signal_received(formatter, event); break;
+	case LORG_EVENT_SIGNAL_SENT:
+		text_signal_sent(formatter, event);
+		text_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_SIGNAL_RECEIVED:
+		text_signal_received(formatter, event);
+		text_added(formatter, event, text_field(view, "message_value"));
+		break;
+	case LORG_EVENT_DISPLAY: text_display(formatter, event); break;
 	case LORG_EVENT_OPEN: text_open(formatter, event); break;
 	case LORG_EVENT_CLOSED: text_closed(formatter, event); break;
 	case LORG_EVENT_CONNECTED: text_connected(formatter, event); break;

@@ -112,6 +112,11 @@ void json_signed(struct json *json, int64_t number)
 	yajl_gen_integer(json->gen, number);
 }
 
+void json_number_text(struct json *json, const char *digits)
+{
+	yajl_gen_number(json->gen, digits, strlen(digits));
+}
+
 void json_boolean(struct json *json, int truth)
 {
 	yajl_gen_bool(json->gen, truth);

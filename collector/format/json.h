@@ -26,6 +26,7 @@ void json_bytes(struct json *json, const void *bytes, size_t length);
 void json_text(struct json *json, const char *text);
 void json_number(struct json *json, uint64_t number);
 void json_signed(struct json *json, int64_t number);
+void json_number_text(struct json *json, const char *digits); /* a number as JSON writes it */
 void json_boolean(struct json *json, int truth);
 void json_null(struct json *json);
 

@@ -2,6 +2,8 @@
 /* names.c: see names.h. */
 #include "collector/format/names.h"
 
+#include <lorg/plan.h>
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,7 +19,7 @@ enum { ADDRESS_CACHE = 4096 };
 struct named_function {
 	int known;
 	struct place place;
-	char *function, *source; /* ours */
+	char *function, *source, *raw_name; /* ours; the source of a hooked function is its module */
 	char buffer[32];
 };
 
@@ -34,7 +36,8 @@ struct names {
 	struct symbols *symbols;
 	struct symbol_file **files;        /* by number of the module */
 	struct named_function **functions; /* by number of the function */
-	unsigned file_room, function_room;
+	struct named_function **hooked;    /* by number of the hooked function */
+	unsigned file_room, function_room, hooked_room;
 	struct cached_address cache[ADDRESS_CACHE];
 	struct cached_address nowhere;
 	struct named_function untold;
@@ -69,6 +72,15 @@ void names_free(struct names *names)
 		free(names->functions[i]->source);
 		free(names->functions[i]);
 	}
+	for (unsigned i = 0; i < names->hooked_room; i++) {
+		if (!names->hooked[i])
+			continue;
+		free(names->hooked[i]->function);
+		free(names->hooked[i]->source);
+		free(names->hooked[i]->raw_name);
+		free(names->hooked[i]);
+	}
+	free(names->hooked);
 	free(names->functions);
 	free(names->files);
 	symbols_free(names->symbols);
@@ -227,8 +239,52 @@ static const struct place *untold(struct names *names, uint32_t slot)
 	return &named->place;
 }
 
+/* A static function is shown with its file: there may be several of its name. */
+static char *hooked_text(const struct trace_hooked *hooked)
+{
+	char *name = text_copy(hooked->name), *whole = NULL;
+	if (!name || !hooked->file.length)
+		return name;
+	if (asprintf(&whole, "%s@%.*s", name, (int)hooked->file.length, (const char *)hooked->file.bytes) < 0)
+		return name;
+	free(name);
+	return whole;
+}
+
+static void name_hooked(const struct trace_hooked *hooked, struct named_function *named)
+{
+	enum { ARITY_MAXIMUM = 255 };
+	named->known = 1;
+	named->source = strndup((const char *)hooked->module.bytes, hooked->module.length);
+	named->raw_name = strndup((const char *)hooked->name.bytes, hooked->name.length);
+	named->function = hooked->name.length ? hooked_text(hooked) : NULL;
+	snprintf(named->buffer, sizeof named->buffer, "+0x%llx", (unsigned long long)hooked->offset);
+	named->place = (struct place){
+		.module = named->source ? named->source : "?",
+		.function = named->function ? named->function : named->buffer,
+		.raw_name = named->raw_name ? named->raw_name : "",
+		.named = named->function != NULL,
+		.arity = hooked->arity < ARITY_MAXIMUM ? (int)hooked->arity : -1,
+	};
+}
+
+static const struct place *hooked_function(struct names *names, uint32_t function)
+{
+	const struct trace_hooked *hooked = trace_hooked(names->trace, function);
+	if (!hooked || !reach((void ***)&names->hooked, &names->hooked_room, hooked->number))
+		return untold(names, function);
+	struct named_function **named = &names->hooked[hooked->number];
+	if (!*named && !(*named = calloc(1, sizeof **named)))
+		return untold(names, function);
+	if (!(*named)->known)
+		name_hooked(hooked, *named);
+	return &(*named)->place;
+}
+
 const struct place *names_function(struct names *names, const struct trace_image *image, uint32_t slot, uint64_t tick)
 {
+	if (slot >= LORG_FIRST_HOOKED_FUNCTION)
+		return hooked_function(names, slot);
 	const struct trace_function *function = trace_function(names->trace, image, slot, tick);
 	if (!function || !reach((void ***)&names->functions, &names->function_room, function->number))
 		return untold(names, slot);
@@ -291,6 +347,8 @@ const char *names_signal(uint32_t number, char buffer[24])
 	const char *name = number < 65 ? sigabbrev_np((int)number) : NULL;
 	if (name)
 		snprintf(buffer, 24, "SIG%s", name);
+	else if (number == 32 || number == 33) /* libc's own */
+		snprintf(buffer, 24, number == 32 ? "SIGCANCEL" : "SIGSETXID");
 	else if (number >= 34 && number <= 64) /* as glibc numbers them */
 		snprintf(buffer, 24, number == 34 ? "SIGRTMIN" : "SIGRTMIN+%u", number - 34);
 	else
@@ -380,6 +438,30 @@ struct trace_text program_name(const struct trace_image *image)
 	return base_name(image->file);
 }
 
+char *names_type(struct trace_text mangled)
+{
+	static const char prefix[] = "typeinfo name for ";
+	char *symbol, *shown, *type;
+	int has_prefix = mangled.length > 2 && memcmp(mangled.bytes, "_Z", 2) == 0;
+	if (!mangled.length ||
+	    asprintf(&symbol, "%s%.*s", has_prefix ? "" : "_ZTS", (int)mangled.length, (const char *)mangled.bytes) < 0)
+		return NULL;
+	shown = symbol_demangle(symbol);
+	if (shown && strncmp(shown, prefix, sizeof prefix - 1) == 0)
+		type = strdup(shown + sizeof prefix - 1);
+	else
+		type = strdup(shown && strcmp(shown, symbol) != 0 ? shown : has_prefix ? symbol : symbol + 4);
+	free(symbol);
+	free(shown);
+	return type;
+}
+
+const char *names_left(uint32_t kind)
+{
+	static const char *const text[] = {"throw", "pthread_exit", "longjmp", "cancelled"};
+	return kind < sizeof text / sizeof *text ? text[kind] : "unknown";
+}
+
 int next_argument(struct trace_text *rest, struct trace_text *argument)
 {
 	if (rest->length == 0)
@@ -403,6 +485,7 @@ int event_is_about_recording(uint32_t id)
 	case LORG_EVENT_MODULE:
 	case LORG_EVENT_MODULE_UNLOADED:
 	case LORG_EVENT_FUNCTION:
+	case LORG_EVENT_HOOKED_FUNCTION:
 	case LORG_EVENT_STRING:
 	case LORG_EVENT_CHANNEL:
 	case LORG_EVENT_CLOCK:

@@ -68,6 +68,15 @@ const char *names_port_command(uint32_t command);
 struct trace_text program_name(const struct trace_image *image);
 struct trace_text base_name(struct trace_text path);
 
+/*
+ * A type as exceptions name it (the name of its type_info), for people. The caller's to free; NULL: there is none, or no
+ * memory.
+ */
+char *names_type(struct trace_text mangled);
+
+/* How calls are left: EXCEPTION_FROM's kind, 0 throw, 1 pthread_exit, 2 longjmp, 3 cancelled. */
+const char *names_left(uint32_t kind);
+
 /* First item of zero-separated texts; advances *rest. 0: none left. */
 int next_argument(struct trace_text *rest, struct trace_text *argument);
 

@@ -24,9 +24,12 @@ static int name_one(struct report *report, const struct profile_function *functi
 	named->module = strdup(place->module);
 	named->function = strdup(place->function);
 	named->symbol = strcmp(place->raw_name, place->function) != 0 ? copy_or_null(place->raw_name) : NULL;
-	named->entries = function->entries;
-	named->total = trace_ticks_ns(report->trace, function->total);
-	named->self = trace_ticks_ns(report->trace, function->self);
+	/* A function may have been counted and told of one by one. */
+	uint64_t self = function->self > function->counted_time ? function->self : function->counted_time;
+	named->entries = function->entries > function->counted ? function->entries : function->counted;
+	named->total = trace_ticks_ns(report->trace, function->total > self ? function->total : self);
+	named->self = trace_ticks_ns(report->trace, self);
+	named->words = function->words;
 	report->function_count++;
 	return named->module && named->function;
 }
@@ -71,6 +74,7 @@ static void add_up(struct report *report)
 			last->entries += function->entries;
 			last->total += function->total;
 			last->self += function->self;
+			last->words += function->words;
 			function_free(function);
 			continue;
 		}
@@ -91,7 +95,7 @@ struct report *report_make(const struct trace *trace, const struct profile *prof
 	report->functions = calloc(profile->function_count + 1, sizeof *report->functions);
 	int good = report->functions != NULL;
 	for (unsigned i = 0; good && i < profile->function_count; i++)
-		if (profile->functions[i].entries) /* a function may be known by its exits alone */
+		if (profile->functions[i].entries || profile->functions[i].counted) /* a function may be known by its exits alone */
 			good = name_one(report, &profile->functions[i], names);
 	if (!good) {
 		report_free(report);

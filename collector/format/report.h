@@ -11,6 +11,7 @@
 struct report_function {
 	char *module, *function, *symbol; /* symbol: as in the file, NULL if the same */
 	uint64_t entries, total, self;
+	uint64_t words; /* that it asked the allocator for, where that was counted */
 };
 
 struct report {

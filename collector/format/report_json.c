@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <lorg/plan.h>
+
 #include "collector/format/format.h"
 #include "collector/format/json_keys.h"
 #include "collector/format/report.h"
@@ -27,6 +29,8 @@ static void functions(struct json *json, const struct report *report)
 		key_number(json, "entries", function->entries);
 		key_number(json, "total_ns", function->total);
 		key_number(json, "self_ns", function->self);
+		if (function->words)
+			key_number(json, "words", function->words);
 		json_end(json);
 	}
 	json_end_list(json);
@@ -131,6 +135,29 @@ static void key_address(struct json *json, const char *key, struct trace_text ad
 		return;
 	json_key(json, key);
 	json_bytes(json, text, names_socket_address(address.bytes, address.length, text, sizeof text));
+}
+
+/* What was counted of functions without events, a thread each. */
+static void counted(struct json *json, const struct report *report, struct names *names)
+{
+	const struct profile *profile = report->profile;
+	begin_list(json, "counted");
+	for (unsigned i = 0; i < profile->count_count; i++) {
+		const struct profile_count *count = &profile->counts[i];
+		const struct profile_function *function = &profile->functions[count->function];
+		const struct place *place = names_function(names, function->image, function->slot, function->tick);
+		json_begin(json);
+		key_text(json, "function", place->function);
+		key_text(json, "module", place->module);
+		key_process(json, "process", &report->trace->processes[count->thread]);
+		key_number(json, "count", count->count);
+		if (count->kind & LORG_KIND_TIME)
+			key_number(json, "time_ns", trace_ticks_ns(report->trace, count->time));
+		if (count->kind & LORG_KIND_MEMORY)
+			key_number(json, "words", count->words);
+		json_end(json);
+	}
+	json_end_list(json);
 }
 
 static void ports(struct json *json, const struct profile *profile)
@@ -250,6 +277,7 @@ int report_json(struct output *output, const struct report *report, struct names
 	functions(json, report);
 	programs(json, report);
 	threads(json, report);
+	counted(json, report, names);
 	ports(json, report->profile);
 	waits(json, report, names);
 	key_number(json, "lost", report->trace->lost);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <lorg/plan.h>
+
 #include "collector/format/format.h"
 #include "collector/format/report.h"
 
@@ -178,6 +180,52 @@ static void programs(struct table *table, const struct report *report)
 	free(ranked);
 }
 
+static uint64_t rank_of_count(const struct profile_count *count)
+{
+	return count->time ? count->time : count->words ? count->words : count->count;
+}
+
+static void count_row(struct output *output, const struct report *report, const struct profile_count *count, struct names *names)
+{
+	const struct profile_function *function = &report->profile->functions[count->function];
+	const struct place *place = names_function(names, function->image, function->slot, function->tick);
+	const struct trace_process *process = &report->trace->processes[count->thread];
+	number(output, count->count);
+	output_byte(output, ' ');
+	if (count->kind & LORG_KIND_TIME)
+		duration(output, trace_ticks_ns(report->trace, count->time));
+	else
+		output_printf(output, "%11s", "-");
+	if (count->kind & LORG_KIND_MEMORY)
+		number(output, count->words);
+	else
+		output_printf(output, "%12s", "-");
+	output_printf(output, "  <%u.%u> ", process->pid, process->tid);
+	output_safe(output, place->module, strlen(place->module), 0);
+	output_byte(output, ':');
+	output_safe(output, place->function, strlen(place->function), 0);
+	output_byte(output, '\n');
+}
+
+/* What was counted of functions without events, a thread each. */
+static void counted(struct table *table, const struct report *report, struct names *names)
+{
+	const struct profile *profile = report->profile;
+	struct ranked *ranked = calloc(profile->count_count + 1ul, sizeof *ranked);
+	if (!ranked || !profile->count_count) {
+		free(ranked);
+		return;
+	}
+	for (unsigned i = 0; i < profile->count_count; i++)
+		ranked[i] = (struct ranked){rank_of_count(&profile->counts[i]), i};
+	qsort(ranked, profile->count_count, sizeof *ranked, by_rank);
+	heading(table, "Counted", "       calls    own time       words  thread, function");
+	for (unsigned i = 0; i < profile->count_count && i < ROWS_SHOWN; i++)
+		count_row(table->output, report, &profile->counts[ranked[i].number], names);
+	more(table->output, profile->count_count, ROWS_SHOWN);
+	free(ranked);
+}
+
 static void thread_row(struct output *output, const struct report *report, unsigned index)
 {
 	const struct trace *trace = report->trace;
@@ -337,6 +385,7 @@ void report_text(struct output *output, const struct report *report, struct name
 	output_printf(output, "%" PRIu64 " events in %s\n", program_events(trace),
 		      duration_text(trace_duration(trace, trace->first_tick, trace->last_tick), text));
 	functions(&table, report);
+	counted(&table, report, names);
 	programs(&table, report);
 	threads(&table, report);
 	ports(&table, report);

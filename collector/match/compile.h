@@ -93,6 +93,7 @@ struct match_options {
 	 */
 	bool inside;
 	const struct match_names *names; /* may be NULL */
+	uint32_t flags; /* LORG_TRACE_*: those that actions can set, others are refused; 0: all. And no tracer, where not 0 */
 };
 
 /* ---- compiling ------------------------------------------------------------------------ */

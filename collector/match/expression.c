@@ -401,7 +401,7 @@ static bool flag_fits(struct compilation *compilation, uint32_t place, lorg_term
 		defect(compilation, place, "leave it out", "a specification cannot choose another tracer: the session has its own");
 		return false;
 	}
-	if (!known || known == LORG_TRACE_ALL || (known & LORG_TRACE_SUPPORTED))
+	if (!known || known == LORG_TRACE_ALL || (known & compilation->options->flags))
 		return true;
 	defect(compilation, place, "set call, silent, return_to, arity, send, receive, ports or running",
 	       "the flag '%s' cannot be set by a specification: it changes what is hooked, which is chosen before the program starts",
@@ -409,11 +409,11 @@ static bool flag_fits(struct compilation *compilation, uint32_t place, lorg_term
 	return false;
 }
 
-/* In a traced program: flags to be set that are known already must be some that can be. What is taken away does not matter. */
+/* Flags to be set that are known already must be some that can be. What is taken away does not matter. */
 static bool flags_fit(struct compilation *compilation, uint32_t function, struct expression **arguments, uint32_t count)
 {
 	lorg_term head, list;
-	if (!compilation->options->inside || (function != LORG_MATCH_TRACE && function != LORG_MATCH_ENABLE_TRACE) ||
+	if (!compilation->options->flags || (function != LORG_MATCH_TRACE && function != LORG_MATCH_ENABLE_TRACE) ||
 	    !expression_is_literal(arguments[count - 1]))
 		return true;
 	uint32_t place = arguments[count - 1]->place;

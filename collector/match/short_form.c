@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/term/character.h"
+
 enum token {
 	TOKEN_END,
 	TOKEN_WORD,	/* a name that is not quoted */
@@ -453,20 +455,19 @@ static struct operand argument(struct parser *parser, uint32_t index, uint32_t p
 	return operand;
 }
 
-/* argN */
+/* argN; *index is at most one above the greatest there is. */
 static bool is_argument(const struct parser *parser, uint32_t *index)
 {
-	char digits[8];
-	if (parser->length < 4 || parser->length > 8 || memcmp(parser->start, "arg", 3) != 0)
+	if (parser->length < 4 || memcmp(parser->start, "arg", 3) != 0)
 		return false;
+	*index = 0;
 	for (size_t i = 3; i < parser->length; i++) {
 		if (!isdigit((unsigned char)parser->start[i]))
 			return false;
-		digits[i - 3] = parser->start[i];
+		if (*index <= LORG_MATCH_ARGUMENTS)
+			*index = *index * 10 + (uint32_t)(parser->start[i] - '0');
 	}
-	digits[parser->length - 3] = '\0';
-	*index = (uint32_t)strtoul(digits, NULL, 10);
-	return *index <= LORG_MATCH_ARGUMENTS;
+	return true;
 }
 
 /* Expressions up to the closing bracket, separated by commas, into a list that grows in the compilation's memory. */
@@ -618,12 +619,21 @@ static struct operand parse_word(struct parser *parser)
 	advance(parser, false);
 	if (is(parser, "("))
 		return parse_call(parser, name, place);
+	if (numbered && index > LORG_MATCH_ARGUMENTS)
+		return refuse_at(parser, place, "use a smaller number", "no call has so many arguments");
 	if (numbered || (names && names->parameter && names->parameter(names->owner, name, &index) && index <= LORG_MATCH_ARGUMENTS))
 		return argument(parser, index, place);
 	if (takes_any(parser) && (is(parser, "->") || is(parser, "[") || is(parser, ".") || !islower((unsigned char)name[0])))
 		return any_place(parser, place);
 	if (!islower((unsigned char)name[0])) {
 		defect(compilation, place, "use arg0, arg1, ..., a parameter's name, or quote it: '...'", "'%.60s' is neither a parameter nor an atom", name);
+		return bad();
+	}
+	if (character_reserved_word(name, strlen(name))) {
+		if (takes_any(parser))
+			return any_place(parser, place);
+		defect(compilation, place, "as an atom it is written in quotes: '...'", "'%s' is a reserved word", name);
+		parser->token = TOKEN_BAD;
 		return bad();
 	}
 	return value_of_expression(expression_literal(compilation, place, lorg_atom_text(compilation->terms, name)));
@@ -785,8 +795,24 @@ static const char *foreign_advice(const struct parser *parser)
 	return "join conditions with andalso or orelse";
 }
 
+static bool check_characters(struct compilation *compilation)
+{
+	uint32_t code;
+	for (size_t i = 0; i < compilation->length;) {
+		int length = character_read(compilation->text + i, compilation->length - i, &code);
+		if (!length) {
+			defect(compilation, (uint32_t)i, "write it in UTF-8", "byte %u is not UTF-8", (unsigned char)compilation->text[i]);
+			return false;
+		}
+		i += (size_t)length;
+	}
+	return true;
+}
+
 static struct expression *parse(struct parser *parser)
 {
+	if (!check_characters(parser->compilation))
+		return expression_bad();
 	advance(parser, true);
 	struct operand operand = parse_expression(parser, 0);
 	if (parser->token != TOKEN_BAD && parser->token != TOKEN_END)

@@ -11,6 +11,9 @@
 #include "collector/term/printer.h"
 #include "preload/match/evaluate.h"
 
+/* Far more than any specification that is meant, and an end of a few seconds for calculations that are not. */
+#define STEPS (UINT64_C(1) << 26)
+
 static const char self_said[] = "<SELF>", dump_said[] = "?BINARY";
 
 /* What no result has by chance. */
@@ -201,7 +204,9 @@ static enum match_tested evaluate(const struct match_tester *tester, struct lorg
 		.arguments = arguments.list,
 		.argument_count = arguments.count,
 	};
+	terms->steps = STEPS;
 	lorg_match_evaluate(&evaluation);
+	terms->steps = LORG_STEPS_ENDLESS;
 	result->return_trace = evaluation.return_trace;
 	result->exception_trace = evaluation.exception_trace;
 	result->value = lorg_term_text(terms, evaluation.value, LORG_TEXT_ERLANG, NULL, NULL);

@@ -48,16 +48,35 @@ static int is_profiler(void *context, uint64_t target, int indirect)
 
 /* ---- opening ----------------------------------------------------------- */
 
-static enum refusal known_refusal(const struct function *function)
+static enum refusal known_refusal(const struct function *function, int is_go)
 {
 	/* A name may stand for an IFUNC and the chooser's own code at once: then the latter is meant by none. */
 	if (function->flags & FUNCTION_CHOSEN)
 		return REFUSED_CHOSEN;
+	if (is_go)
+		return REFUSED_GO;
 	return function->flags & FUNCTION_FRAME_SET_UP ? REFUSED_FRAME_SET_UP : REFUSED_NOT;
+}
+
+static int is_go_program(const struct object *object)
+{
+	for (size_t i = 0; i < object->section_count; i++)
+		if (strcmp(object->sections[i].name, ".gopclntab") == 0 || strcmp(object->sections[i].name, ".data.rel.ro.gopclntab") == 0)
+			return 1;
+	return 0;
+}
+
+static void find_machine(struct analysis *analysis)
+{
+	const struct functions *functions = &analysis->functions;
+	analysis->machine = special_machine(NULL, analysis->object->soname);
+	for (size_t i = 0; i < functions->name_count && !analysis->machine; i++)
+		analysis->machine = special_machine(functions->names[i].text, NULL);
 }
 
 static int read_entries(struct analysis *analysis)
 {
+	int is_go = is_go_program(analysis->object);
 	struct entry_context context = {.is_profiler = is_profiler, .context = analysis};
 	if (entry_context_open(&context))
 		return -1;
@@ -66,7 +85,7 @@ static int read_entries(struct analysis *analysis)
 		struct entry *entry = &analysis->entries[i];
 		size_t room;
 		const uint8_t *bytes = object_bytes(analysis->object, function->address, &room);
-		entry->refusal = known_refusal(function);
+		entry->refusal = known_refusal(function, is_go);
 		if (entry->refusal || !bytes)
 			continue;
 		room = function->end - function->address < room ? function->end - function->address : room;
@@ -122,6 +141,7 @@ struct analysis *analysis_open(const char *path, int descriptor, int (*wants)(vo
 	}
 	if (!failed) {
 		find_thread_starts(analysis);
+		find_machine(analysis);
 		return analysis;
 	}
 	snprintf(why, OBJECT_WHY, "%s", strerror(ENOMEM));
@@ -164,6 +184,8 @@ const char *analysis_entry_only(const struct analysis *analysis, size_t index)
 		if (why)
 			return why;
 	}
+	if (analysis->machine)
+		return analysis->machine;
 	if (function->address == analysis->object->entry || (function->flags & (FUNCTION_NO_CALLER | FUNCTION_THREAD_START)))
 		return "the program or a thread begins in it";
 	if (function->flags & FUNCTION_INSIDE)

@@ -19,6 +19,7 @@ struct analysis {
 	struct object *object;
 	struct functions functions;
 	struct entry *entries; /* one a function */
+	const char *machine;   /* special_machine() of it; NULL: nothing special */
 	uint8_t *checked;      /* one a function: its entry's refusal is the last word */
 	struct scan scan;
 };

@@ -22,6 +22,7 @@ static const struct {
 	[REFUSED_FRAME_SET_UP] = {"frame_set_up", "its name stands in the middle of other code, where no return address is at hand"},
 	[REFUSED_CHOSEN] = {"chosen_at_load", "it chooses its code when the program is loaded (IFUNC); what it chooses has names of its own"},
 	[REFUSED_SIGNAL_RETURN] = {"signal_return", "debuggers and unwinders know it by its bytes"},
+	[REFUSED_GO] = {"go", "it may be Go code, whose stacks are too small for hooks and are moved"},
 	[REFUSED_UNPROVABLE] = {"unprovable", "code that cannot be read clearly may jump into its first bytes"},
 };
 

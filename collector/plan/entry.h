@@ -29,6 +29,7 @@ enum refusal {
 	REFUSED_CHOSEN,		 /* IFUNC */
 	REFUSED_SIGNAL_RETURN,	 /* debuggers know it by its bytes */
 	REFUSED_UNPROVABLE,	 /* code that could not be read clearly jumps there, or seems to */
+	REFUSED_GO,		 /* small stacks that move */
 	REFUSED_COUNT,
 };
 

@@ -167,7 +167,7 @@ int plan_match_compile(const struct plan_match_request *request, struct plan_mat
 {
 	struct compiling compiling = {request, match};
 	struct match_names names = {.owner = &compiling, .ranges = ranges};
-	const struct match_options options = {.dialect = LORG_DIALECT_CALL, .inside = true, .names = &names};
+	const struct match_options options = {.dialect = LORG_DIALECT_CALL, .inside = true, .names = &names, .flags = LORG_TRACE_SUPPORTED};
 	struct match_errors errors = {0};
 	*match = (struct plan_match){0};
 	if (request->source) {

@@ -48,6 +48,25 @@ const char *special_entry_only(const char *name)
 	return NULL;
 }
 
+/*
+ * Virtual machines that make code of their own, and look for the frames of that code by the return addresses of the
+ * functions that it calls: they know none but their own.
+ */
+static const char *const machines[] = {"_ZN2v88internal", "_ZN2js3jit", "_ZN3JSC"};
+static const char *const machine_sonames[] = {"libjvm.so", "libcoreclr.so", "libmonosgen-2.0.so"};
+
+const char *special_machine(const char *name, const char *soname)
+{
+	static const char why[] = "it belongs to a virtual machine that looks at the return addresses of its functions";
+	for (size_t i = 0; name && i < sizeof machines / sizeof *machines; i++)
+		if (strncmp(name, machines[i], strlen(machines[i])) == 0)
+			return why;
+	for (size_t i = 0; soname && i < sizeof machine_sonames / sizeof *machine_sonames; i++)
+		if (strncmp(soname, machine_sonames[i], strlen(machine_sonames[i])) == 0)
+			return why;
+	return NULL;
+}
+
 int special_no_return(const char *name)
 {
 	for (size_t i = 0; i < sizeof no_return / sizeof *no_return; i++)

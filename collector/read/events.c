@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "collector/read/index.h"
+#include "collector/read/part.h"
 
 static uint32_t load32(const uint8_t *at)
 {
@@ -84,6 +85,25 @@ static void take_function(struct trace_index *index, const struct trace_image *i
 	};
 }
 
+static void take_hooked(struct trace_index *index, const struct event_view *view)
+{
+	EVENT_FIELDS(view, HOOKED_FUNCTION, fields);
+	if (!index_grow(index, &index->hooked, index->hooked_count, &index->hooked_room, sizeof *index->hooked))
+		return;
+	index->hooked[index->hooked_count++] = (struct trace_hooked){
+		.function = fields.function,
+		.arity = fields.arity,
+		.tier = fields.tier,
+		.flags = fields.flags,
+		.offset = fields.offset,
+		.size = fields.size,
+		.module = text_field(view, "module"),
+		.name = text_field(view, "name"),
+		.file = text_field(view, "file"),
+		.build_id = text_field(view, "build_id"),
+	};
+}
+
 static void copy_name(char *to, size_t size, struct trace_text text)
 {
 	size_t length = text.length < size - 1 ? text.length : size - 1;
@@ -138,6 +158,8 @@ static void take_exit(struct trace_index *index, unsigned process, const struct 
 static void take_reaped(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
 {
 	EVENT_FIELDS(view, REAPED, fields);
+	if (fields.tid) /* a thread that was joined: its own EXIT says how it ended */
+		return;
 	if ((WIFEXITED(fields.status) || WIFSIGNALED(fields.status)) &&
 	    index_grow(index, &index->reaped, index->reaped_count, &index->reaped_room, sizeof *index->reaped))
 		index->reaped[index->reaped_count++] = (struct reaped_told){image, fields.pid, fields.status, view->tick};
@@ -163,7 +185,8 @@ static void take_name(struct trace_index *index, unsigned process, const struct 
 							       view->tick, text_field(view, "name")};
 }
 
-static void take_open(struct trace_index *index, const struct trace_image *image, const struct event_view *view)
+static void take_open(struct trace_index *index, unsigned process, const struct trace_image *image,
+		      const struct event_view *view)
 {
 	EVENT_FIELDS(view, OPEN, fields);
 	if (index_grow(index, &index->ports, index->port_count, &index->port_room, sizeof *index->ports))
@@ -175,6 +198,8 @@ static void take_open(struct trace_index *index, const struct trace_image *image
 			.name = text_field(view, "name"),
 			.local = text_field(view, "local"),
 			.peer = text_field(view, "peer"),
+			.opener = process,
+			.inherited = fields.hook == UINT32_MAX,
 		};
 }
 
@@ -231,12 +256,13 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 	case LORG_EVENT_MODULE: take_module(index, image, view); break;
 	case LORG_EVENT_MODULE_UNLOADED: take_unload(index, image, view); break;
 	case LORG_EVENT_FUNCTION: take_function(index, image, view); break;
+	case LORG_EVENT_HOOKED_FUNCTION: take_hooked(index, view); break;
 	case LORG_EVENT_HOOK: take_hook(index, view); break;
 	case LORG_EVENT_CLOCK: take_clock(index, view); break;
 	case LORG_EVENT_EXIT: take_exit(index, process, view); break;
 	case LORG_EVENT_SPAWN: take_spawn(index, image, view); break;
 	case LORG_EVENT_REAPED: take_reaped(index, image, view); break;
-	case LORG_EVENT_OPEN: take_open(index, image, view); break;
+	case LORG_EVENT_OPEN: take_open(index, process, image, view); break;
 	case LORG_EVENT_CONNECTED: take_connected(index, image, view); break;
 	case LORG_EVENT_SESSION: take_session(index, view); break;
 	case LORG_EVENT_REGISTER: take_name(index, process, view); break;
@@ -247,12 +273,26 @@ static void take_event(struct trace_index *index, unsigned process, const struct
 	}
 }
 
+/* Counts what an event is shown as. Returns how many that is. */
+static unsigned take_parts(struct trace *trace, struct trace_packet *packet, const struct event_view *view)
+{
+	unsigned count = part_count(view);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t effective = part_effective(view, i);
+		trace->event_counts[part_id(view, i)]++;
+		if (effective < packet->earliest)
+			packet->earliest = effective;
+		packet->early_count += effective < view->tick;
+	}
+	return count;
+}
+
 void index_events(struct trace_index *index, struct trace_packet *packet)
 {
 	struct trace *trace = &index->trace;
 	const uint8_t *start = packet->start;
 	uint64_t counts[LORG_EVENT_COMPACT_LAST + 1] = {0};
-	uint64_t seen = 0;
+	uint64_t seen = 0, shown = 0; /* shown: more than there are in the file */
 	uint32_t at = LORG_PACKET_HEAD, length = packet->length;
 	struct event_view view;
 	while (at < length) {
@@ -272,11 +312,8 @@ void index_events(struct trace_index *index, struct trace_packet *packet)
 		seen++;
 		if (status == EVENT_UNKNOWN)
 			continue;
-		trace->event_counts[view.id]++;
-		if (view.effective < packet->earliest)
-			packet->earliest = view.effective;
-		packet->early_count += view.effective < view.tick;
-		if (view.id > LORG_EVENT_COMPACT_LAST)
+		shown += take_parts(trace, packet, &view) - 1;
+		if (view.id > LORG_EVENT_COMPACT_LAST && !index->finished)
 			take_event(index, packet->process, &view);
 	}
 	for (unsigned id = 0; id <= LORG_EVENT_COMPACT_LAST; id++) {
@@ -285,6 +322,7 @@ void index_events(struct trace_index *index, struct trace_packet *packet)
 	}
 	trace->processes[packet->process].event_count += seen;
 	trace->event_count += seen;
+	trace->shown_count += seen + shown;
 	packet->length = at;
 }
 
@@ -298,6 +336,12 @@ static int packets_in_order(const void *left, const void *right)
 	if (a->stream != b->stream)
 		return a->stream < b->stream ? -1 : 1;
 	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+static int hooked_in_order(const void *left, const void *right)
+{
+	const struct trace_hooked *a = left, *b = right;
+	return a->function < b->function ? -1 : a->function > b->function;
 }
 
 static int functions_in_order(const void *left, const void *right)
@@ -625,7 +669,7 @@ static void find_extent(struct trace_index *index)
 			process->first_tick = process->last_tick = process->birth;
 		if (!image->told && process->first_tick < image->tick)
 			image->tick = process->first_tick;
-		if (process->pid == 0 || process->event_count == 0)
+		if (process->pid == 0 || (process->event_count == 0 && !process->untouched))
 			continue;
 		if (trace->last_tick == 0 || process->first_tick < trace->first_tick)
 			trace->first_tick = process->first_tick;
@@ -669,6 +713,7 @@ static void borrow_clock(struct trace_index *index)
 void index_finish(struct trace_index *index)
 {
 	struct trace *trace = &index->trace;
+	index->finished = 1;
 	if (index->out_of_memory)
 		return;
 	find_extent(index);
@@ -681,6 +726,9 @@ void index_finish(struct trace_index *index)
 	borrow_clock(index);
 	if (trace->has_clock)
 		trace->wall_offset_ns = index->clocks[index->clock_count - 1].wall_offset_ns;
+	sort(index->hooked, index->hooked_count, sizeof *index->hooked, hooked_in_order);
+	for (unsigned i = 0; i < index->hooked_count; i++)
+		index->hooked[i].number = i;
 	sort(index->functions, index->function_count, sizeof *index->functions, functions_in_order);
 	for (unsigned i = 0; i < index->function_count; i++)
 		index->functions[i].number = i;

@@ -75,6 +75,8 @@ struct trace_index {
 	unsigned module_count, module_room;
 	struct trace_function *functions;
 	unsigned function_count, function_room;
+	struct trace_hooked *hooked; /* by id */
+	unsigned hooked_count, hooked_room;
 	struct clock_piece *clocks;
 	unsigned clock_count, clock_room;
 	struct name_told *names;
@@ -103,6 +105,8 @@ struct trace_index {
 	uint64_t packets_promised; /* by the mark that ends a recording; 0: none */
 	uint64_t frequency;        /* ticks a second by the metadata; 0 unknown */
 	int out_of_memory;
+	int lazily; /* as trace_open_lazily() */
+	int finished; /* definitions are in order: no more are taken */
 	unsigned last_process; /* of the packet before: the next is likely its too */
 };
 
@@ -113,6 +117,8 @@ int index_grow(struct trace_index *index, void *array, unsigned count, unsigned 
 void index_streams(struct trace_index *index);
 /* Goes through the events of a packet; cuts its length to the bytes that are whole, sets earliest and early_count. */
 void index_events(struct trace_index *index, struct trace_packet *packet);
+/* What was put off with an untouched packet. */
+void index_settle(struct trace_index *index, struct trace_packet *packet);
 /* namespace.c: tells pid namespaces apart, once images have their parents. */
 void index_namespaces(struct trace_index *index);
 /* When all packets have been looked at: parents, families, names, order. */

@@ -105,6 +105,25 @@ const struct trace_function *trace_function(const struct trace *trace, const str
 	return NULL;
 }
 
+const struct trace_hooked *trace_hooked(const struct trace *trace, uint32_t function)
+{
+	const struct trace_index *index = trace->index;
+	unsigned low = 0, high = index->hooked_count;
+	while (low < high) {
+		unsigned middle = low + (high - low) / 2;
+		if (index->hooked[middle].function < function)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < index->hooked_count && index->hooked[low].function == function ? &index->hooked[low] : NULL;
+}
+
+unsigned trace_hooked_count(const struct trace *trace)
+{
+	return trace->index->hooked_count;
+}
+
 static int holds(const struct trace_module *module, uint64_t address)
 {
 	return address >= module->start && address - module->start < module->size;

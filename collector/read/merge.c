@@ -5,17 +5,21 @@
  * A packet's events are in the order in which they were written. Those that
  * tell of an earlier entry are few; a cursor lists them, sorted, and takes
  * whichever is earlier: the next of the list or the next of the others. A
- * heap holds one cursor for each packet that has begun.
+ * heap holds one cursor for each packet that has begun. An event that is shown
+ * as several (part.h) is in the list or among the others with each of them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "collector/read/index.h"
+#include "collector/read/part.h"
 
-/* An event that counts as of its entry. */
+/* An event, or a part of one, that counts as of its entry. */
 struct early {
 	uint64_t effective;
 	uint32_t at;
+	uint16_t part;
+	uint16_t rank; /* among events of one tick */
 };
 
 struct cursor {
@@ -24,6 +28,7 @@ struct cursor {
 	uint64_t previous; /* tick of the event before `at` */
 	uint32_t at;       /* of the next event that is not early; packet->length: none left */
 	struct event_view next;
+	unsigned next_part, next_parts; /* the part of `next` that is not early, and how many it has */
 	enum event_status next_status;
 	struct early *early;
 	uint32_t early_room, early_count, early_next;
@@ -39,6 +44,7 @@ struct merge {
 	size_t heap_count, heap_room;
 	struct cursor *spare; /* one ended cursor, for the next packet */
 	uint64_t hlc, time, number;
+	struct part_room room; /* of the event given last */
 };
 
 uint64_t hlc_next(uint64_t previous, uint64_t ns)
@@ -54,7 +60,11 @@ static int early_in_order(const void *left, const void *right)
 	const struct early *a = left, *b = right;
 	if (a->effective != b->effective)
 		return a->effective < b->effective ? -1 : 1;
-	return a->at < b->at ? -1 : a->at > b->at;
+	if (a->rank != b->rank)
+		return a->rank < b->rank ? -1 : 1;
+	if (a->at != b->at)
+		return a->at < b->at ? -1 : 1;
+	return a->part < b->part ? -1 : a->part > b->part;
 }
 
 /* An exit seen from outside counts as of when it must have been. */
@@ -84,6 +94,23 @@ static int decode_at(const struct cursor *cursor, uint32_t *at, uint64_t previou
 	return 0;
 }
 
+/* What a call did counts as of its entry, and then it was out, for good where it never returned. */
+static uint16_t rank_of(uint32_t id)
+{
+	return id == LORG_EVENT_OUT ? 1 : id == LORG_EVENT_OPEN_CALL ? 2 : 0;
+}
+
+static void list_parts(struct cursor *cursor, const struct event_view *view, uint32_t at)
+{
+	unsigned count = part_count(view);
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t effective = part_effective(view, i);
+		if (effective < view->tick && cursor->early_count < cursor->packet->early_count)
+			cursor->early[cursor->early_count++] =
+				(struct early){effective, at, (uint16_t)i, rank_of(part_id(view, i))};
+	}
+}
+
 static int list_early(struct cursor *cursor)
 {
 	const struct trace_packet *packet = cursor->packet;
@@ -102,22 +129,24 @@ static int list_early(struct cursor *cursor)
 	enum event_status status;
 	for (uint32_t at = LORG_PACKET_HEAD; decode_at(cursor, &at, previous, &view, &status); at += view.length) {
 		previous = view.tick;
-		if (view.effective < view.tick && cursor->early_count < packet->early_count)
-			cursor->early[cursor->early_count++] = (struct early){view.effective, at};
+		list_parts(cursor, &view, at);
 	}
 	if (cursor->early_count > 1)
 		qsort(cursor->early, cursor->early_count, sizeof *cursor->early, early_in_order);
 	return 1;
 }
 
-/* Moves to the next event that is not early, from `at` on. */
+/* Moves to the next event that is not early, or part of one, from `at` and `next_part` on. */
 static void find_next(struct cursor *cursor)
 {
 	while (decode_at(cursor, &cursor->at, cursor->previous, &cursor->next, &cursor->next_status)) {
-		if (cursor->next.effective == cursor->next.tick)
-			return;
+		cursor->next_parts = cursor->next_status == EVENT_OK ? part_count(&cursor->next) : 1;
+		for (; cursor->next_part < cursor->next_parts; cursor->next_part++)
+			if (part_effective(&cursor->next, cursor->next_part) == cursor->next.tick)
+				return;
 		cursor->previous = cursor->next.tick;
 		cursor->at += cursor->next.length;
+		cursor->next_part = 0;
 	}
 }
 
@@ -140,18 +169,24 @@ static int set_key(struct cursor *cursor)
 	return 1;
 }
 
-static void take(struct cursor *cursor, struct trace_event *event)
+static void take(struct cursor *cursor, struct part_room *room, struct trace_event *event)
 {
 	if (cursor->key_early) {
-		uint32_t at = cursor->early[cursor->early_next++].at;
+		const struct early *early = &cursor->early[cursor->early_next++];
+		uint32_t at = early->at;
+		struct event_view view;
 		enum event_status status;
 		/* Early events are in extended form: they bring their own stamp. */
-		decode_at(cursor, &at, 0, &event->view, &status);
+		decode_at(cursor, &at, 0, &view, &status);
+		part_view(&view, early->part, room, &event->view);
 		return;
 	}
-	event->view = cursor->next;
-	cursor->previous = cursor->next.tick;
-	cursor->at += cursor->next.length;
+	part_view(&cursor->next, cursor->next_part, room, &event->view);
+	if (++cursor->next_part >= cursor->next_parts) {
+		cursor->previous = cursor->next.tick;
+		cursor->at += cursor->next.length;
+		cursor->next_part = 0;
+	}
 	find_next(cursor);
 }
 
@@ -209,8 +244,10 @@ static void cursor_done(struct merge *merge, struct cursor *cursor)
 }
 
 /* Brings a packet into the heap. Returns 0 when memory ran out. */
-static int begin_packet(struct merge *merge, const struct trace_packet *packet)
+static int begin_packet(struct merge *merge, struct trace_packet *packet)
 {
+	if (packet->untouched)
+		index_settle(merge->trace->index, packet);
 	struct cursor *cursor = merge->spare ? merge->spare : calloc(1, sizeof *cursor);
 	merge->spare = NULL;
 	if (!cursor)
@@ -219,6 +256,7 @@ static int begin_packet(struct merge *merge, const struct trace_packet *packet)
 	cursor->process = &merge->trace->processes[packet->process];
 	cursor->previous = packet->begin;
 	cursor->at = LORG_PACKET_HEAD;
+	cursor->next_part = 0;
 	cursor->begun = 0;
 	if (!list_early(cursor)) {
 		cursor_free(cursor);
@@ -276,7 +314,7 @@ int merge_next(struct merge *merge, struct trace_event *event)
 		return 0;
 	struct cursor *cursor = merge->heap[0];
 	const struct trace_packet *packet = cursor->packet;
-	take(cursor, event);
+	take(cursor, &merge->room, event);
 	event->process = &trace->processes[packet->process];
 	event->session = packet->session;
 	event->lost = cursor->begun ? 0 : packet->lost;

@@ -269,7 +269,7 @@ static int open_files(struct trace_index *index, const char *name, char *error, 
 	return good;
 }
 
-struct trace *trace_open(const char *directory, char *error, size_t size)
+static struct trace *open_directory(const char *directory, int lazily, char *error, size_t size)
 {
 	struct trace_index *index = index_new();
 	if (!index || !(index->trace.directory = strdup(directory))) {
@@ -278,11 +278,22 @@ struct trace *trace_open(const char *directory, char *error, size_t size)
 			trace_close(&index->trace);
 		return NULL;
 	}
+	index->lazily = lazily;
 	if (!open_files(index, directory, error, size)) {
 		trace_close(&index->trace);
 		return NULL;
 	}
 	return index_all(index, error, size);
+}
+
+struct trace *trace_open(const char *directory, char *error, size_t size)
+{
+	return open_directory(directory, 0, error, size);
+}
+
+struct trace *trace_open_lazily(const char *directory, char *error, size_t size)
+{
+	return open_directory(directory, 1, error, size);
 }
 
 struct trace *trace_open_memory(const char *metadata, size_t metadata_length, const struct trace_memory *streams,
@@ -324,6 +335,7 @@ void trace_close(struct trace *trace)
 		free(index->modules[i]);
 	free(index->modules);
 	free(index->functions);
+	free(index->hooked);
 	free(index->streams);
 	free(index->clocks);
 	free(index->names);

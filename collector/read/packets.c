@@ -307,6 +307,31 @@ static uint64_t lost_before(struct stream *stream, const struct lorg_packet *hea
 	return lost;
 }
 
+static const char unlikely_events[] = "events that cannot be", wrong_checksum[] = "damaged: its checksum differs";
+
+static int is_put_off(const struct trace_index *index, const struct lorg_packet *head)
+{
+	return index->lazily && (head->holds & LORG_HOLDS_KNOWN) && !(head->holds & LORG_HOLDS_DEFINITIONS);
+}
+
+void index_settle(struct trace_index *index, struct trace_packet *packet)
+{
+	const struct stream *stream = &index->streams[packet->stream];
+	uint64_t offset = (uint64_t)(packet->start - stream->bytes);
+	uint32_t content = packet->length;
+	struct lorg_packet head;
+	memcpy(&head, packet->start, sizeof head);
+	packet->untouched = 0;
+	if (!checksum_fits(&head, packet->start)) {
+		index_damage(index, stream, offset, head.packet_bits / 8, wrong_checksum);
+		packet->length = LORG_PACKET_HEAD;
+		return;
+	}
+	index_events(index, packet);
+	if (packet->length < content)
+		index_damage(index, stream, offset + packet->length, content - packet->length, unlikely_events);
+}
+
 static void take_packet(struct trace_index *index, struct stream *stream, size_t offset, const struct lorg_packet *head)
 {
 	const uint8_t *start = stream->bytes + offset;
@@ -328,9 +353,15 @@ static void take_packet(struct trace_index *index, struct stream *stream, size_t
 		.lost = lost_before(stream, head),
 		.process = number,
 	};
-	index_events(index, &packet);
-	if (packet.length < content)
-		index_damage(index, stream, offset + packet.length, content - packet.length, "events that cannot be");
+	if (is_put_off(index, head)) {
+		packet.untouched = process->untouched = 1;
+		if (head->earliest < packet.earliest)
+			packet.earliest = head->earliest;
+	} else {
+		index_events(index, &packet);
+		if (packet.length < content)
+			index_damage(index, stream, offset + packet.length, content - packet.length, unlikely_events);
+	}
 	process->lost += packet.lost;
 	index->trace.lost += packet.lost;
 	if (packet.length > LORG_PACKET_HEAD) {
@@ -378,7 +409,7 @@ static void index_stream(struct trace_index *index, struct stream *stream)
 	while (offset < stream->length && !index->out_of_memory) {
 		struct lorg_packet head;
 		enum head_state state = look_at_head(index, stream->bytes + offset, stream->length - offset, &head);
-		int damaged = state == HEAD_GOOD && !checksum_fits(&head, stream->bytes + offset);
+		int damaged = state == HEAD_GOOD && !is_put_off(index, &head) && !checksum_fits(&head, stream->bytes + offset);
 		if (state == HEAD_GOOD && !damaged) {
 			if (in_sequence(index, stream, offset, &head))
 				take_packet(index, stream, offset, &head);
@@ -387,7 +418,7 @@ static void index_stream(struct trace_index *index, struct stream *stream)
 		}
 		size_t next = next_packet(index, stream, offset);
 		index_damage(index, stream, offset, next - offset,
-			     damaged ? "damaged: its checksum differs" : damage_name(state));
+			     damaged ? wrong_checksum : damage_name(state));
 		offset = next;
 		stream->damaged = 1;
 	}

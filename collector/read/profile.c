@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <lorg/plan.h>
+
 #include "collector/read/index.h"
+#include "collector/read/part.h"
 
 struct frame {
 	uint32_t function; /* index in the profile */
@@ -18,6 +21,13 @@ struct slot_map {
 	uint32_t room;
 };
 
+/* A call that was told at its end. */
+struct done_call {
+	uint64_t entry, took;
+};
+
+enum { DONE_CALLS_KEPT = 1 << 16 };
+
 struct walker {
 	const struct trace *trace;
 	struct profile *profile;
@@ -27,10 +37,13 @@ struct walker {
 	struct profile_thread *thread;
 	struct frame *frames;
 	size_t depth, frame_room;
+	struct done_call *done; /* of the thread in hand; those that may be inside of others, by entry */
+	unsigned done_count, done_room;
 	struct number_table address_table, port_table;
-	unsigned function_room, port_room;
+	unsigned function_room, port_room, count_room;
 	uint64_t tick; /* of the event in hand, then of the last one */
 	int out_of_memory;
+	struct part_room room; /* of the event in hand */
 };
 
 uint64_t trace_ticks_ns(const struct trace *trace, uint64_t ticks)
@@ -203,6 +216,27 @@ static inline void enter(struct walker *walker, uint32_t number)
 	walker->frames[walker->depth++] = (struct frame){number, walker->tick, 0};
 }
 
+/* A call of which no return will be told: it is counted, and is no caller of what comes next. */
+static int returns_are_told(const struct walker *walker, uint32_t function)
+{
+	const struct trace *trace = walker->trace;
+	const struct trace_hooked *hooked = trace_hooked(trace, function);
+	return trace->event_counts[LORG_EVENT_RETURN] + trace->event_counts[LORG_EVENT_RETURN_FROM] != 0 &&
+	       !(hooked && (hooked->flags & LORG_PLAN_ENTRY_ONLY));
+}
+
+static void enter_hooked(struct walker *walker, uint32_t function)
+{
+	uint32_t number = function_by_slot(walker, function);
+	walker->thread->calls++;
+	if (number == UINT32_MAX)
+		return;
+	if (returns_are_told(walker, function))
+		enter(walker, number);
+	else
+		walker->profile->functions[number].entries++;
+}
+
 static inline void pop(struct walker *walker)
 {
 	struct frame *frame = &walker->frames[--walker->depth];
@@ -238,6 +272,7 @@ static void close_frames(struct walker *walker)
 	if (!walker->thread)
 		return;
 	walker->thread->frames_open += walker->depth;
+	walker->done_count = 0;
 	while (walker->depth > 0)
 		pop(walker);
 }
@@ -373,12 +408,100 @@ static void count_allocations(struct walker *walker, const struct event_view *vi
 	walker->thread->allocation_failures = fields.allocation_failures;
 }
 
+/* The row of a function in the thread in hand. NULL: out of memory. */
+static struct profile_count *count_of(struct walker *walker, uint32_t number)
+{
+	struct profile *profile = walker->profile;
+	struct profile_function *function = &profile->functions[number];
+	unsigned thread = (unsigned)(walker->thread - profile->threads);
+	if (function->row < profile->count_count && profile->counts[function->row].function == number &&
+	    profile->counts[function->row].thread == thread)
+		return &profile->counts[function->row];
+	if (!grow(walker, &profile->counts, profile->count_count, &walker->count_room, sizeof *profile->counts))
+		return NULL;
+	function->row = profile->count_count;
+	profile->counts[profile->count_count] = (struct profile_count){.thread = thread, .function = number};
+	return &profile->counts[profile->count_count++];
+}
+
+static void count_counters(struct walker *walker, const struct event_view *view)
+{
+	EVENT_FIELDS(view, FUNCTION_COUNTERS, counters);
+	uint32_t number = function_by_slot(walker, counters.function);
+	if (number == UINT32_MAX)
+		return;
+	struct profile_function *function = &walker->profile->functions[number];
+	function->counted += counters.count;
+	function->counted_time += counters.time_ticks;
+	function->words += counters.words;
+	struct profile_count *count = count_of(walker, number);
+	if (!count)
+		return;
+	count->kind |= counters.kind;
+	count->count += counters.count;
+	count->time += counters.time_ticks;
+	count->words += counters.words;
+}
+
+/* Of a thread that has ended many calls outside of all others, the first ones are forgotten: they hardly were inside. */
+static void forget_half(struct walker *walker)
+{
+	unsigned kept = walker->done_count / 2;
+	memmove(walker->done, walker->done + walker->done_count - kept, kept * sizeof *walker->done);
+	walker->done_count = kept;
+}
+
+/* What the calls took that were made inside of one that has ended just now; takes them away. */
+static uint64_t time_inside(struct walker *walker, uint64_t entry)
+{
+	uint64_t ticks = 0;
+	while (walker->done_count && walker->done[walker->done_count - 1].entry >= entry)
+		ticks += walker->done[--walker->done_count].took;
+	return ticks;
+}
+
+static void keep_done(struct walker *walker, uint64_t entry, uint64_t took)
+{
+	if (walker->done_count == DONE_CALLS_KEPT)
+		forget_half(walker);
+	if (grow(walker, &walker->done, walker->done_count, &walker->done_room, sizeof *walker->done))
+		walker->done[walker->done_count++] = (struct done_call){entry, took};
+}
+
+/* Told at its end, and so are the calls that it made, before it. */
+static void count_call_done(struct walker *walker, const struct event_view *view)
+{
+	EVENT_FIELDS(view, CALL_DONE, done);
+	uint32_t number = function_by_slot(walker, done.function);
+	walker->thread->calls++;
+	if (number == UINT32_MAX)
+		return;
+	struct profile_function *function = &walker->profile->functions[number];
+	uint64_t took = done.entry < view->tick ? view->tick - done.entry : 0;
+	uint64_t inside = time_inside(walker, done.entry);
+	function->entries++;
+	function->total += took;
+	function->self += took > inside ? took - inside : 0;
+	if (walker->depth > 0 && walker->frames[walker->depth - 1].entry <= done.entry)
+		walker->frames[walker->depth - 1].children += took > inside ? took - inside : 0;
+	keep_done(walker, done.entry, took);
+}
+
+static void count_parts(struct walker *walker, const struct event_view *view);
+
 static void count_other(struct walker *walker, const struct event_view *view)
 {
 	switch (view->id) {
+	case LORG_EVENT_CALL_ENTRY: enter_hooked(walker, (uint32_t)event_number(view, 0)); break;
+	case LORG_EVENT_CALL: enter_hooked(walker, (uint32_t)event_number_named(view, "function", 0)); break;
+	case LORG_EVENT_RETURN_FROM:
+	case LORG_EVENT_EXCEPTION_FROM:
+		leave(walker, function_by_slot(walker, (uint32_t)event_number_named(view, "function", 0)));
+		break;
+	case LORG_EVENT_FUNCTION_COUNTERS: count_counters(walker, view); break;
+	case LORG_EVENT_CALL_DONE: count_call_done(walker, view); break;
 	case LORG_EVENT_ENTER:
 	case LORG_EVENT_ENTER_LINE:
-	case LORG_EVENT_CALL_ENTRY:
 		enter(walker, function_by_slot(walker, (uint32_t)event_number(view, 0)));
 		walker->thread->calls++;
 		break;
@@ -402,7 +525,21 @@ static void count_other(struct walker *walker, const struct event_view *view)
 	case LORG_EVENT_OPEN_CALL: count_open_call(walker, view); break;
 	case LORG_EVENT_TIMEOUT: count_timeout(walker, view); break;
 	case LORG_EVENT_COUNTERS: count_allocations(walker, view); break;
+	case LORG_EVENT_SENT:
+	case LORG_EVENT_RECEIVED:
+	case LORG_EVENT_WAITED: count_parts(walker, view); break;
 	default: break;
+	}
+}
+
+/* What the event is shown as, one after the other. */
+static void count_parts(struct walker *walker, const struct event_view *view)
+{
+	struct event_view part;
+	unsigned count = part_count(view);
+	for (unsigned i = 0; i < count; i++) {
+		part_view(view, i, &walker->room, &part);
+		count_other(walker, &part);
 	}
 }
 
@@ -495,6 +632,7 @@ void profile_free(struct profile *profile)
 	if (!profile)
 		return;
 	free(profile->functions);
+	free(profile->counts);
 	free(profile->ports);
 	free(profile->threads);
 	free(profile);
@@ -522,6 +660,7 @@ struct profile *profile_make(const struct trace *trace)
 		free(walker.maps[i].index);
 	free(walker.maps);
 	free(walker.frames);
+	free(walker.done);
 	free(walker.address_table.slots);
 	free(walker.port_table.slots);
 	free(packets);

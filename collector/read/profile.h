@@ -24,7 +24,17 @@ struct profile_function {
 	int by_address;                  /* 1: address counts, not slot */
 	uint64_t address;
 	uint64_t entries, total, self;
+	uint64_t counted, counted_time, words; /* of FUNCTION_COUNTERS: calls, their own time, 8-byte words asked for */
 	uint64_t active; /* frames open while counting */
+	unsigned row;    /* of the thread in hand in `counts`, where it is its */
+};
+
+/* What one thread has counted of one function. */
+struct profile_count {
+	unsigned thread;   /* number of the process */
+	unsigned function; /* index */
+	uint32_t kind;	   /* enum lorg_call_kind bits: COUNT, TIME, MEMORY */
+	uint64_t count, time, words;
 };
 
 struct profile_port {
@@ -52,6 +62,8 @@ struct profile_thread {
 struct profile {
 	struct profile_function *functions;
 	unsigned function_count;
+	struct profile_count *counts; /* a thread's after those of the one before it */
+	unsigned count_count;
 	struct profile_port *ports;
 	unsigned port_count;
 	struct profile_wait waits[LORG_HOOKS]; /* by hook */

@@ -85,6 +85,7 @@ struct trace_process {
 	uint64_t first_tick, last_tick;
 	uint64_t event_count;
 	uint64_t lost;          /* events */
+	int untouched;	        /* 1: it has packets of which only the heads were looked at */
 	struct trace_exit exit; /* the last one it wrote */
 	struct trace_text name; /* the last it was registered by; length 0: none */
 };
@@ -99,6 +100,16 @@ struct trace_function {
 	unsigned number;              /* within the trace, for caches */
 };
 
+/* A function of a plan (HOOKED_FUNCTION), the same one in all programs. */
+struct trace_hooked {
+	uint32_t function; /* id, from LORG_FIRST_HOOKED_FUNCTION on */
+	uint32_t arity;    /* UINT32_MAX: unknown */
+	uint32_t tier, flags;
+	uint64_t offset, size; /* in its module */
+	struct trace_text module, name, file, build_id; /* name length 0: it has none */
+	unsigned number; /* within the trace, for caches */
+};
+
 struct trace_hook {
 	char name[64]; /* zero-terminated; "" when never named */
 	char library[48];
@@ -111,6 +122,8 @@ struct trace_port {
 	int32_t fd;
 	uint32_t generation, driver;
 	struct trace_text name, local, peer; /* local, peer: a struct sockaddr */
+	unsigned opener;		     /* number of the struct trace_process that told its opening */
+	int inherited;			     /* 1: nobody was seen to open it */
 };
 
 struct trace_packet {
@@ -120,9 +133,10 @@ struct trace_packet {
 	uint32_t session;
 	uint64_t begin, end;
 	uint64_t earliest;    /* least effective tick of its events, as found, or begin */
-	uint32_t early_count; /* events that tell of an earlier entry */
+	uint32_t early_count; /* events that count as of an earlier time than their stamp */
 	uint64_t lost;        /* events lost between this packet and the one before it in its stream */
 	unsigned process;     /* number of its struct trace_process */
+	int untouched;	      /* 1: only its head has been looked at; merge_next() does the rest */
 };
 
 /* What the trace does not have. Texts are zero-terminated. */
@@ -148,8 +162,9 @@ struct trace {
 	uint32_t asked;                            /* enum lorg_gate bits that any session asked for */
 	struct trace_gap *gaps;
 	unsigned gap_count;
-	uint64_t event_count;
-	uint64_t event_counts[LORG_EVENT_LAST]; /* by id */
+	uint64_t event_count;                   /* in the files, as every reader of CTF counts them */
+	uint64_t shown_count;                   /* that merge_next gives: some are shown as two or three (part.h) */
+	uint64_t event_counts[LORG_EVENT_LAST]; /* by id, of those that are shown */
 	uint64_t lost;                          /* events, told by packet heads and LOST events */
 	uint64_t first_tick, last_tick;         /* of events of programs; 0, 0 when there are none */
 	uint32_t abi_major, abi_minor;
@@ -164,6 +179,13 @@ struct trace {
  * "why: what to do", in error (at most size bytes).
  */
 struct trace *trace_open(const char *directory, char *error, size_t size);
+
+/*
+ * The same, at once: of packets whose heads say that they hold nothing that others are read with, only the heads are
+ * looked at. Until merge_next() has come to its end, the trace's counts of events are too low, and damage within such
+ * packets is not in its gaps.
+ */
+struct trace *trace_open_lazily(const char *directory, char *error, size_t size);
 
 /* One stream in memory; the memory must outlive the trace. */
 struct trace_memory {
@@ -186,6 +208,10 @@ uint64_t trace_duration(const struct trace *trace, uint64_t from, uint64_t to);
 /* The function of a slot at a tick: told latest at or before it, else earliest after. NULL: never told. */
 const struct trace_function *trace_function(const struct trace *trace, const struct trace_image *image, uint32_t function,
 					    uint64_t tick);
+
+/* The hooked function of that id; NULL: never told. */
+const struct trace_hooked *trace_hooked(const struct trace *trace, uint32_t function);
+unsigned trace_hooked_count(const struct trace *trace);
 
 /* The module that holds an address of an image at a tick. NULL: none. */
 const struct trace_module *trace_module(const struct trace *trace, const struct trace_image *image, uint64_t address,
@@ -227,7 +253,10 @@ struct trace_event {
  */
 struct merge;
 struct merge *merge_start(const struct trace *trace);
-/* 1: *event is the next one; 0: there are no more; -1: out of memory. event->view points into the packet. */
+/*
+ * 1: *event is the next one; 0: there are no more; -1: out of memory. event->view points into the packet or is the
+ * merge's: valid until the next call.
+ */
 int merge_next(struct merge *merge, struct trace_event *event);
 void merge_end(struct merge *merge);
 

@@ -261,11 +261,13 @@ static int write_metadata(struct store *store, const struct lorg_clock *clock)
 	int descriptor = open_file(store, "metadata.new", O_CREAT | O_TRUNC);
 	if (descriptor < 0)
 		return -1;
+	static char buffer[32768]; /* the whole text, as a rule: one write */
 	FILE *out = fdopen(descriptor, "w");
 	if (!out) {
 		close(descriptor);
 		return -1;
 	}
+	setvbuf(out, buffer, _IOFBF, sizeof buffer);
 	metadata_write(out, &metadata);
 	int failed = fflush(out) || ferror(out);
 	int error = errno;

@@ -20,6 +20,7 @@ struct function_symbol {
 	uint64_t start, size;
 	const char *raw_name; /* the Dwfl's */
 	char *name;           /* demangled when first asked; ours */
+	char *function_name;  /* raw_name of the function that this is a part of; ours, NULL: it is one itself */
 };
 
 struct symbol_file {
@@ -68,8 +69,10 @@ struct symbols *symbols_new(uint64_t recorded_ns)
 
 static void file_free(struct symbol_file *file)
 {
-	for (size_t i = 0; i < file->count; i++)
+	for (size_t i = 0; i < file->count; i++) {
 		free(file->table[i].name);
+		free(file->table[i].function_name);
+	}
 	free(file->table);
 	if (file->dwfl)
 		dwfl_end(file->dwfl);
@@ -323,7 +326,7 @@ static void read_table(struct symbol_file *file)
 		Dwarf_Addr bias;
 		const char *name = dwfl_module_getsym_info(file->dwfl_module, i, &symbol, &address, &section, &elf, &bias);
 		if (is_function(&symbol, name, section, elf))
-			file->table[count++] = (struct function_symbol){address - file->bias, symbol.st_size, name, NULL};
+			file->table[count++] = (struct function_symbol){address - file->bias, symbol.st_size, name, NULL, NULL};
 	}
 	if (count > 1)
 		qsort(file->table, count, sizeof *file->table, symbols_in_order);
@@ -368,6 +371,17 @@ static struct function_symbol *symbol_at(const struct symbol_file *file, uint64_
 	return low ? &file->table[low - 1] : NULL;
 }
 
+/* What a compiler has moved out of a function's way (main.cold, main.cold.1) is that function's. */
+static void name_symbol(struct function_symbol *found)
+{
+	const char *cold = strstr(found->raw_name, ".cold");
+	if (cold && (cold[5] == 0 || cold[5] == '.'))
+		found->function_name = strndup(found->raw_name, (size_t)(cold - found->raw_name));
+	if (found->function_name)
+		found->raw_name = found->function_name;
+	found->name = symbol_demangle(found->raw_name);
+}
+
 int symbols_find(struct symbols *symbols, struct symbol_file *file, uint64_t address, struct symbol *symbol)
 {
 	open_file(symbols, file);
@@ -375,7 +389,7 @@ int symbols_find(struct symbols *symbols, struct symbol_file *file, uint64_t add
 	if (!found || (found->size && address - found->start >= found->size))
 		return 0;
 	if (!found->name)
-		found->name = symbol_demangle(found->raw_name);
+		name_symbol(found);
 	symbol->name = found->name ? found->name : found->raw_name;
 	symbol->raw_name = found->raw_name;
 	symbol->start = found->start;

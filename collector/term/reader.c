@@ -45,8 +45,9 @@ void lorg_terms_close(struct lorg_terms *terms)
 	*terms = (struct lorg_terms){0};
 }
 
-/* 16 MiB of a binary: a few characters ask for any number of bits. */
+/* Of a binary, and of one part of it: a few characters ask for any number of bits. */
 #define BITS_MAX (UINT32_C(1) << 27)
+#define SEGMENT_BITS_MAX (UINT32_C(1) << 23)
 
 /* ---- positions --------------------------------------------------------------- */
 
@@ -734,11 +735,10 @@ static bool read_reference(struct reader *reader, uint32_t start, lorg_term *ter
 /* The text up to the > that belongs to it. */
 static bool read_opaque_fun(struct reader *reader, uint32_t start, lorg_term *term)
 {
-	uint32_t begin = reader->at, open = 1;
-	while (!at_end(reader) && peek(reader, 0) != '\n') {
-		unsigned char byte = (unsigned char)reader->text[reader->at++];
-		open += byte == '<';
-		open -= byte == '>';
+	uint32_t begin = reader->at, open = 1, code;
+	while ((code = take_character(reader)) >= ' ' && character_printable(code)) {
+		open += code == '<';
+		open -= code == '>';
 		if (!open)
 			return made(reader, start, lorg_fun(reader->terms, reader->text + begin, reader->at - 1 - begin), term);
 	}
@@ -829,6 +829,11 @@ static bool bits_reserve(struct reader *reader, uint32_t start, struct bits *bit
 static void bits_append(struct bits *bits, uint8_t byte, unsigned count)
 {
 	unsigned used = bits->count % 8;
+	if (!used && count == 8) {
+		bits->bytes[bits->count / 8] = byte;
+		bits->count += 8;
+		return;
+	}
 	byte &= (uint8_t)(0xff00 >> count);
 	bits->bytes[bits->count / 8] |= byte >> used;
 	if (used + count > 8)
@@ -971,7 +976,7 @@ static bool append_segment(struct reader *reader, uint32_t start, struct bits *b
 	uint64_t size = segment->with_size ? segment->size * (segment->unit ? segment->unit : 1) : 8;
 	switch (segment->type) {
 	case SEGMENT_INTEGER:
-		if (size > BITS_MAX)
+		if (size > SEGMENT_BITS_MAX)
 			return too_large(reader, start);
 		return append_integer(reader, start, bits, term, size, segment->little);
 	case SEGMENT_FLOAT:
@@ -1118,7 +1123,7 @@ static bool read_binary(struct reader *reader, uint32_t start, lorg_term *term)
 /* A number or character behind a sign. */
 static bool read_unsigned(struct reader *reader, uint32_t start, bool negative, lorg_term *term)
 {
-	uint32_t code;
+	uint32_t code = 0;
 	if (digit_of(peek(reader, 0)) < 10)
 		return read_number(reader, start, negative, term);
 	if (peek(reader, 0) != '$')
@@ -1172,7 +1177,7 @@ static bool read_parenthesised(struct reader *reader, lorg_term *term)
 
 static bool read_by_first(struct reader *reader, uint32_t start, lorg_term *term)
 {
-	uint32_t code;
+	uint32_t code = 0;
 	unsigned char first = peek(reader, 0);
 	switch (first) {
 	case '[':

@@ -25,6 +25,7 @@
  *   packet   a CTF packet: events of one thread for one session
  *   slab     entries of struct lorg_process
  *   scratch  memory of one thread for what must not live on its stack
+ *   counters counts of hooked functions of one thread
  *
  * State of a chunk, in its word of the chunk control table (owner: who may
  * change it):
@@ -62,7 +63,7 @@
 #include <stdint.h>
 
 enum {
-	LORG_ABI_MAJOR = 1,
+	LORG_ABI_MAJOR = 2,
 	LORG_ABI_MINOR = 0,
 	LORG_NODE_MAGIC = 0x6e67726c,	/* "lrgn" */
 	LORG_ARENA_MAGIC = 0x6167726c,	/* "lrga" */
@@ -78,6 +79,7 @@ enum {
 	LORG_ARENA_OFFERS = 128,    /* arenas ready for new families */
 	LORG_CHANNEL_SHIFT = 14,    /* a channel in events: place | generation << LORG_CHANNEL_SHIFT */
 	LORG_CHANNELS = 1 << LORG_CHANNEL_SHIFT,
+	LORG_CONNECTS = 4096,	    /* AF_UNIX connections of a node that wait to be accepted */
 	LORG_IMAGES = 4096,	    /* images alive at once in one arena */
 	LORG_SESSIONS = 128,	    /* slots; a table, not bits of a word */
 	LORG_FUNCTIONS = 65536,	    /* power of two; instrumented functions by address */
@@ -129,6 +131,17 @@ struct lorg_node {
 	struct lorg_table channels; /* struct lorg_channel */
 	uint32_t exhausted; /* atomic, the collector's; 1: it has no means for more arenas just now, waiting for one is vain */
 	uint32_t refused;   /* atomic, the images'; how many found no arena and run untraced */
+	uint32_t failures[4]; /* atomic, the images'; by enum lorg_attach_failure: how many run untraced for that */
+	struct lorg_table connects; /* struct lorg_connect */
+};
+
+/* Why an image that has found the node segment is not traced. */
+enum lorg_attach_failure {
+	LORG_ATTACH_NOT_OPENED = 0, /* its arena cannot be opened */
+	LORG_ATTACH_NOT_MAPPED = 1, /* no address space for its arena */
+	LORG_ATTACH_OTHER_VERSION = 2,
+	LORG_ATTACH_NO_IMAGE = 3, /* no room for another image in the arena */
+	LORG_ATTACH_FAILURES = 4,
 };
 
 /*
@@ -152,17 +165,53 @@ struct lorg_offer {
  * if there is none, the channel is 0, which numbers nothing.
  */
 struct lorg_channel {
-	uint64_t key;	       /* atomic; lorg_channel_key() */
-	uint64_t byte_offset;  /* atomic; bytes moved so far by traced programs */
-	uint64_t message_count; /* atomic */
-	uint32_t driver;       /* enum lorg_driver */
-	int32_t queued;	       /* messages or bytes waiting, where known */
-	uint32_t readers;      /* descriptors open for reading, where known */
-	uint32_t alias;	       /* atomic; the channel that this key really means (socketpair), 0: itself */
-	uint64_t received_offset; /* atomic; bytes taken out so far by traced programs */
-	uint64_t received_count;  /* atomic; messages taken out */
-	uint32_t generation;	  /* atomic; times the place was given to another object */
-	uint32_t last_use;	  /* tick / 2^30 */
+	uint64_t key;	     /* atomic; lorg_channel_key() */
+	uint32_t driver;     /* enum lorg_driver */
+	int32_t queued;	     /* messages or bytes waiting, where known */
+	uint32_t readers;    /* descriptors open for reading, where known */
+	uint32_t alias;	     /* atomic; the channel that this key really means (socketpair), 0: itself */
+	uint32_t generation; /* atomic; times the place was given to another object */
+	uint32_t listens;    /* atomic; enum lorg_listens: the object is an AF_UNIX socket with a name */
+	uint32_t accepting;  /* atomic; calls of accept on it that are under way */
+	uint32_t reserved[7];
+	/* Each end has a cache line of its own, and what both read is in none that is written. */
+	struct __attribute__((aligned(64))) lorg_channel_end {
+		uint64_t offset;   /* atomic; bytes moved so far by traced programs, or LORG_MESSAGE_DISTANCE a message */
+		uint32_t last_use; /* atomic; tick / 2^30 */
+		uint32_t reserved[13];
+	} sent, received;
+};
+
+enum lorg_listens {
+	LORG_LISTENS = 1, /* a traced program has given it its name; sent.offset numbers beginnings and ends of connects */
+	LORG_LISTENS_IN_DOUBT = 2, /* its connections could not all be followed: none of them is told any more */
+};
+
+/*
+ * One AF_UNIX connection between its connect and its accept. Who accepts a connection learns its peer's pid from the
+ * kernel, and here which socket that is. Written by the connecting program before it connects; the accepting one takes
+ * it away, or, if it was faster than the connect's return, leaves that to the connecting one.
+ */
+struct lorg_connect {
+	uint32_t state;	       /* atomic; bits of enum lorg_connect_state, times it was used << LORG_CONNECT_SHIFT; 0: never */
+	uint32_t listener;     /* channel */
+	uint32_t pid;	       /* of the connecting program, as its own pid namespace numbers it */
+	uint32_t reserved;
+	uint64_t pid_namespace; /* its inode */
+	uint64_t device, inode; /* of the connecting socket */
+	uint64_t begin;	       /* before connect; in the order of the listener's numbers */
+	uint64_t end;	       /* after it; right when MADE is set */
+	uint64_t reserved_more;
+};
+
+#define LORG_CONNECT_SHIFT 8
+enum lorg_connect_state {
+	LORG_CONNECT_HELD = 1,	/* being filled */
+	LORG_CONNECT_WAITS = 2, /* filled */
+	LORG_CONNECT_MADE = 4,	/* connect has returned, with success */
+	LORG_CONNECT_DOUBTFUL = 8, /* its place in the listener's queue is not known: it is told no more */
+	LORG_CONNECT_TAKEN = 16,   /* accepted, while its connect has not returned */
+	LORG_CONNECT_TAKEN_BLINDLY = 32, /* this, or another one */
 };
 
 /*
@@ -200,6 +249,8 @@ enum lorg_gate {
 	/* In a session's gate_mask, beside LORG_GATE_MESSAGE: which halves of it. */
 	LORG_MASK_SEND = 256,
 	LORG_MASK_RECEIVE = 512,
+	/* The same of hooks that look at their gate byte for nothing else: any bit of it. */
+	LORG_MASK_COLLECTION = 1024, /* garbage collection */
 };
 
 struct lorg_arena {
@@ -221,6 +272,8 @@ struct lorg_arena {
 	struct lorg_table sessions;	 /* struct lorg_session */
 	struct lorg_table functions;	 /* struct lorg_function */
 	struct lorg_table modules;	 /* struct lorg_module */
+	struct lorg_table requests;	 /* struct lorg_request (plan.h); none where nothing is asked of functions */
+	struct lorg_table programs;	 /* bytes: match programs (match.h) for messages; none where there are none */
 
 	/* Written by the collector, read by every hook. */
 	uint32_t settings_generation; /* atomic; changes when any setting does */
@@ -236,6 +289,10 @@ struct lorg_arena {
 	uint32_t image_high_water;    /* atomic */
 	uint32_t damage_count;	      /* atomic; times the preload found its state wrong */
 	uint64_t uncounted_lost;      /* atomic; events lost without a process to count them at */
+	uint64_t match_exceeded;      /* atomic; calls in match specifications that failed because of a limit */
+	uint64_t match_left_out;      /* atomic; evaluations for which there was no memory, or that a handler came into twice */
+	uint64_t match_broken;	      /* atomic; evaluations of programs that make no sense */
+	uint64_t placements;	      /* atomic; address in these programs of their struct lorg_placements (plan.h); 0: none */
 
 	uint8_t gate[LORG_HOOKS];     /* enum lorg_gate bits by hook id; written by the collector */
 };
@@ -250,6 +307,7 @@ enum lorg_chunk_state {
 	LORG_CHUNK_FULL = 2,
 	LORG_CHUNK_SLAB = 3,
 	LORG_CHUNK_SCRATCH = 4,
+	LORG_CHUNK_COUNTERS = 5, /* struct lorg_function_counter of one thread */
 };
 
 static inline uint64_t lorg_chunk_word(enum lorg_chunk_state state, unsigned session, uint32_t process)
@@ -297,12 +355,24 @@ struct lorg_packet {
 	/* writer's words */
 	uint64_t last;	     /* tick of the newest event; the owner's. In files: packet_checksum() or 0 */
 	uint32_t position;   /* commit offset: bytes from the chunk's start; the owner's, readable at any time */
-	uint32_t process_index;
+	union {
+		uint32_t process_index;
+		uint32_t holds; /* in files: enum lorg_packet_holds bits, 0: not known */
+	};
 	uint32_t chunk_index; /* its own number */
-	uint32_t own_tid;     /* in files: the thread's number in its own pid namespace, where that is another than tid */
+	union {
+		uint32_t committed; /* in the chunk: bytes of events that are written whole; the owner's */
+		uint32_t own_tid;   /* in files: the thread's number in its own pid namespace, where that is another than tid */
+	};
 };
 
 #define LORG_PACKET_HEAD ((uint32_t)sizeof(struct lorg_packet))
+
+/* What a packet in a file holds, so that readers can pass over most of them at first. */
+enum lorg_packet_holds {
+	LORG_HOLDS_KNOWN = 1,	    /* the other bits are valid */
+	LORG_HOLDS_DEFINITIONS = 2, /* events that others are read with: event_is_definition() */
+};
 
 enum lorg_image_state {
 	LORG_IMAGE_FREE = 0,
@@ -352,9 +422,15 @@ struct lorg_wait {
 	uint64_t tick;	 /* of the entry */
 	uint64_t object; /* descriptor, lock address, pid */
 	uint32_t hook;	 /* hook id + 1; 0: nothing */
-	uint32_t reserved;
+	/*
+	 * Low word of the entry's tick, with its lowest bit set: an `out` is asked for and not yet written, which is done at
+	 * the return; 0: written or not asked for. Changed together with `hook`, as one word of eight bytes.
+	 */
+	uint32_t out_pending;
 };
 
+/* flags: as seq_trace(3) adds them up, and LORG_TOKEN_PRESENT where there is a token. serial and previous: {previous, current}. */
+#define LORG_TOKEN_PRESENT (1u << 31)
 struct lorg_seq_token {
 	uint32_t flags, label, serial, previous;
 	uint32_t from_pid, from_tid;
@@ -382,7 +458,12 @@ struct lorg_process {
 	uint64_t birth_tick;
 	uint64_t exit_tick;
 	char name[32];
+	/* In one cache line: written at the entry of each call that may wait. */
 	struct lorg_wait waits_on;
+	uint64_t wait_caller;	 /* of waits_on, for its `out`: return address of the call */
+	int64_t wait_timeout_ns; /* -1 none */
+	uint32_t wait_ending;	 /* 1: the thread or program was ending */
+	uint32_t reserved_wait;
 	uint64_t held[LORG_HELD_OBJECTS]; /* addresses of locks held, newest last */
 	struct {
 		uint32_t kind, reserved;
@@ -405,8 +486,29 @@ struct lorg_process {
 	uint64_t lost;	      /* events lost in slot 0, ever */
 	uint64_t lost_told;   /* of those, told in a chunk's head */
 	uint32_t proc_tid;    /* as /proc numbers it, where that differs from own_tid; 0 not known */
-	uint32_t reserved[15];
+	uint32_t match_scratch[2]; /* index + 1 of its scratch chunks for match specifications: its own, and its handlers' */
+	/*
+	 * The innermost open calls whose time and memory are counted, by their functions' ids; 0: none. What has come since is
+	 * in no counter yet. timed_since: tick; 0: the thread waits, and that is nobody's time. memory_words: words_allocated.
+	 */
+	uint32_t timed_function;
+	uint64_t timed_since, memory_words;
+	uint32_t memory_function;
+	uint32_t exit_lost; /* 1: there was no room for its EXIT; one more event that is lost, unless it is written yet */
+	/*
+	 * The thread or program that it is making, until its SPAWN is written. Its maker may be ended before that, by an exec of
+	 * another thread or a signal: then the collector writes it, of a child that has run.
+	 */
+	struct {
+		uint64_t child; /* atomic; low half: its process index + 1, or its image's with LORG_SPAWNING_IMAGE; 0: none.
+				   High half: its number, once it runs and has told */
+		uint64_t entry, routine, argument, caller;
+		uint64_t image_low, image_high;
+		uint32_t how, hook;
+	} spawning;
 };
+
+enum { LORG_SPAWNING_IMAGE = 1 << 30 };
 
 #define LORG_PROCESS_SIZE 2048u
 #define LORG_SLAB_ENTRIES (LORG_CHUNK_SIZE / LORG_PROCESS_SIZE)
@@ -424,12 +526,13 @@ struct lorg_session {
 	uint64_t flags_new_ports;
 	uint32_t control_word; /* atomic; set_tcw */
 	uint32_t gate_mask;    /* enum lorg_gate bits that this session asks for */
-	uint32_t send_program, receive_program; /* chunk of the match program + 1 */
+	uint32_t send_program, receive_program; /* of the match program: its place in the table `programs` + 8; 0: none */
 	uint64_t limit_events, limit_rate, limit_memory; /* 0: none */
 	uint64_t count_events, count_bytes; /* atomic */
 	uint64_t system_limits[8]; /* long_gc, long_message_queue x2, long_schedule, large_heap, ... */
 	uint32_t backtrace_depth;
-	uint32_t reserved[31];
+	uint32_t flags_matter; /* 1: processes may have other flags than new ones get: every hook looks at those of its own */
+	uint32_t reserved[30];
 };
 
 /* An instrumented or hooked function; slot = its id. Slots are taken by a CAS of `key`. */
@@ -437,6 +540,18 @@ struct lorg_function {
 	uint64_t key; /* atomic; code address, or address of the name that the compiler passed */
 	uint32_t kind_tier; /* low 16 bits: tier 1..3; high: refusal reason */
 	uint32_t told;	    /* atomic; 1: its FUNCTION event is written */
+};
+
+/*
+ * What one thread counts of one hooked function, without events. A chunk of counters is LORG_COUNTERS of them; the first
+ * two places are left empty. A function may stand at several places and in several chunks of a thread: the sum counts.
+ * Written by the thread alone, read at any time.
+ */
+enum { LORG_COUNTERS = 2048 };
+struct lorg_function_counter {
+	uint32_t function; /* its id, 0: free; atomic, taken once */
+	uint32_t lost;	   /* calls whose return could not be seen */
+	uint64_t count, time_ticks, words;
 };
 
 /* Per-session and per-process data of a function, for counting; see doc/DESIGN.md, section 5. */
@@ -497,6 +612,11 @@ enum lorg_message_flag {
 	LORG_MESSAGE_PEEK = 4,
 	LORG_MESSAGE_NOT_COPIED = 8, /* splice, sendfile, tee */
 	LORG_MESSAGE_INNER = 16,  /* libc's own call, seen by the code hook */
+	/* Of SENT and RECEIVED only; not shown. */
+	LORG_MESSAGE_RUNNING = 32,    /* the call was an out at its entry and an in at its return, too */
+	LORG_MESSAGE_OUT_ENDING = 64, /* `ending` of that out */
+	LORG_MESSAGE_IN_ENDING = 128, /* and of that in */
+	LORG_MESSAGE_NO_COUNT = 256,  /* the call returned 0, not the number of bytes */
 };
 
 /* The ELF note of liblorg.so that holds major and minor (two uint32_t): the two sides are compared before a program starts. */
@@ -510,13 +630,18 @@ enum lorg_message_flag {
 _Static_assert(sizeof(struct lorg_clock) == 48, "lorg_clock");
 _Static_assert(sizeof(struct lorg_table) == 16, "lorg_table");
 _Static_assert(sizeof(struct lorg_offer) == 32, "lorg_offer");
-_Static_assert(sizeof(struct lorg_channel) == 64, "lorg_channel");
+_Static_assert(sizeof(struct lorg_channel) == 3 * 64, "lorg_channel");
+_Static_assert(sizeof(struct lorg_connect) == 64, "lorg_connect");
 _Static_assert(sizeof(struct lorg_packet) == 24 + 7 * 8 + 16 + 8 + 16 + 24, "lorg_packet");
 _Static_assert(sizeof(struct lorg_packet) % 8 == 0, "events are aligned to 8");
 _Static_assert(sizeof(struct lorg_image) <= 256, "lorg_image");
 _Static_assert(sizeof(struct lorg_process) <= LORG_PROCESS_SIZE, "lorg_process");
+_Static_assert(__builtin_offsetof(struct lorg_process, waits_on.hook) % 8 == 0, "hook and out_pending are one word");
+_Static_assert(__builtin_offsetof(struct lorg_process, waits_on) / 64 == __builtin_offsetof(struct lorg_process, wait_ending) / 64,
+	       "one cache line");
 _Static_assert(sizeof(struct lorg_session) <= 512, "lorg_session");
 _Static_assert(sizeof(struct lorg_function) == 16, "lorg_function");
+_Static_assert(sizeof(struct lorg_function_counter) * LORG_COUNTERS == LORG_CHUNK_SIZE, "lorg_function_counter");
 _Static_assert(sizeof(struct lorg_module) <= 384, "lorg_module");
 
 /* Strides of the tables, so that a structure may grow within a major. */

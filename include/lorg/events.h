@@ -18,7 +18,13 @@
  * be read by people (any bytes may occur); a BLOB is binary.
  *
  * An event whose first field is `entry` is written when a call returns and
- * tells of its entry: its effective tick, which orders it, is `entry`.
+ * tells of its entry: its effective tick, which orders it, is `entry`. Where
+ * the first field is `before`, that is the distance in ticks from there to
+ * the stamp.
+ *
+ * Most events are shown as they are written. Some tell of a whole call at its
+ * return and are shown as the two or three events that the call was: SENT,
+ * RECEIVED, WAITED; some are shorter forms of others (collector/read/part.h).
  *
  * `hook` fields are hook ids, named by HOOK events. Addresses are the
  * program's. `error` is an errno or 0. Ids are never reused for other things.
@@ -60,13 +66,33 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_CALL_ENTRY(U64, U32, I64, I32, TEXT, BLOB) U32(function)
 #define LORG_FIELDS_RETURN(U64, U32, I64, I32, TEXT, BLOB) U32(function)
 
+/*
+ * What did not wait, short: shown as ACQUIRED, RELEASED, ALLOCATE and FREE. caller_hook: return address, hook << 48. What
+ * does not fit (a block of 4 GiB, an alignment, an old block) is told by the long forms.
+ */
+#define LORG_FIELDS_LOCK_TAKEN(U64, U32, I64, I32, TEXT, BLOB) U32(hook) U64(object)
+#define LORG_FIELDS_LOCK_GIVEN_BACK(U64, U32, I64, I32, TEXT, BLOB) U32(hook) U64(object)
+#define LORG_FIELDS_BLOCK_TAKEN(U64, U32, I64, I32, TEXT, BLOB) U32(size) U64(result) U64(caller_hook)
+#define LORG_FIELDS_BLOCK_GIVEN_BACK(U64, U32, I64, I32, TEXT, BLOB) U32(hook) U64(pointer)
+
 /* ---- calls ------------------------------------------------------------- */
 
-/* terms: encoded arguments or values (doc/DESIGN.md, section 6). */
+/*
+ * terms: encoded arguments or values (include/lorg/term.h), one a parameter; none where nothing is known of them.
+ * caller: the return address. session_kind: slot of the session, kind << 16 (enum lorg_call_kind of plan.h), and
+ * LORG_CALL_HAS_MESSAGE.
+ */
 #define LORG_FIELDS_CALL(U64, U32, I64, I32, TEXT, BLOB) U64(caller) U32(function) U32(session_kind) BLOB(terms)
 #define LORG_FIELDS_RETURN_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) I32(error) BLOB(terms)
 #define LORG_FIELDS_RETURN_TO(U64, U32, I64, I32, TEXT, BLOB) U64(address)
+/* The call that began at `since` (0: not kept; the newest that is open) is left. kind 0: throw, 1: pthread_exit, 2: longjmp, 3: cancelled. */
 #define LORG_FIELDS_EXCEPTION_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) U32(kind) TEXT(type) TEXT(what)
+/*
+ * A whole call, told at its return because only calls that last long enough are asked for: shown as CALL (of `entry`)
+ * and RETURN_FROM. returned 0: it was left by an exception or a jump, which EXCEPTION_FROM tells.
+ */
+#define LORG_FIELDS_CALL_DONE(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(entry) U64(caller) U32(function) U32(session_kind) I32(error) U32(returned) BLOB(terms) BLOB(result)
 /* __cxa_throw (hook tells which), __cxa_begin_catch. type: mangled. */
 #define LORG_FIELDS_THROW(U64, U32, I64, I32, TEXT, BLOB) U64(object) U64(caller) U32(hook) TEXT(type)
 #define LORG_FIELDS_CATCH(U64, U32, I64, I32, TEXT, BLOB) U64(object) U64(caller) U32(hook) TEXT(type)
@@ -108,22 +134,31 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
  * object: the descriptor, or 2^31 + msqid, or a runtime's queue. channel: of the node's table (abi.h), 0 unknown;
  * offset: of its first byte in the channel; of datagrams and queues: number of the message * LORG_MESSAGE_DISTANCE.
  * bytes: moved; requested: asked for. address: sockaddr of the peer where the call names it. waited: 1 when the call could block and blocked. cause in SIGNAL_RECEIVED: si_code.
+ * value: the term that {message, V} of a match specification adds; mostly none.
  */
 #define LORG_FIELDS_SEND(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(entry) U64(object) U64(channel) U64(offset) U64(bytes) U64(requested) U32(hook) U32(generation) U32(flags) I32(error) \
-	BLOB(address) BLOB(message)
+	BLOB(address) BLOB(message) BLOB(value)
 #define LORG_FIELDS_SEND_TO_NON_EXISTING(U64, U32, I64, I32, TEXT, BLOB) LORG_FIELDS_SEND(U64, U32, I64, I32, TEXT, BLOB)
 /* Stamped when the call returns: `since` is its entry. */
 #define LORG_FIELDS_RECEIVE(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(since) U64(object) U64(channel) U64(offset) U64(bytes) U64(requested) U32(hook) U32(generation) U32(flags) I32(error) \
-	BLOB(address) BLOB(message)
+	BLOB(address) BLOB(message) BLOB(value)
 #define LORG_FIELDS_TIMEOUT(U64, U32, I64, I32, TEXT, BLOB) U64(since) U64(object) I64(limit_ns) U32(hook) I32(error)
+/*
+ * A call that moved a message, short: shown as SEND or RECEIVE, and with LORG_MESSAGE_RUNNING in its flags as OUT and IN
+ * too. before: ticks from the entry to the stamp, which is the return. port: descriptor, generation << 16. hook_flags: hook,
+ * flags << 16. What does not fit, or has an address or a time-out, is told by the long forms.
+ */
+#define LORG_FIELDS_SENT(U64, U32, I64, I32, TEXT, BLOB) \
+	U32(before) U32(port) U64(caller) U64(offset) U32(channel) U32(bytes) U32(requested) U32(hook_flags) BLOB(message)
+#define LORG_FIELDS_RECEIVED(U64, U32, I64, I32, TEXT, BLOB) LORG_FIELDS_SENT(U64, U32, I64, I32, TEXT, BLOB)
 /* target 0: a process (to_tid, 0 for a whole program), 1: a group, 2: all. */
 #define LORG_FIELDS_SIGNAL_SENT(U64, U32, I64, I32, TEXT, BLOB) \
-	U64(entry) U64(value) U32(signal) U32(hook) U32(target) I32(to_pid) U32(to_tid) I32(error)
+	U64(entry) U64(value) U32(signal) U32(hook) U32(target) I32(to_pid) U32(to_tid) I32(error) U32(reserved) BLOB(message_value)
 /* how 0: handler entry, 1: sigwait family, 2: signalfd. */
 #define LORG_FIELDS_SIGNAL_RECEIVED(U64, U32, I64, I32, TEXT, BLOB) \
-	U64(value) U32(signal) U32(hook) U32(how) I32(code) U32(from_pid) U32(from_uid)
+	U64(value) U32(signal) U32(hook) U32(how) I32(code) U32(from_pid) U32(from_uid) U32(reserved) BLOB(message_value)
 
 /* ---- ports ------------------------------------------------------------- */
 
@@ -141,6 +176,12 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 /* object: what it waits on (descriptor, address of the lock, pid). timeout_ns: -1 none. caller: return address. */
 #define LORG_FIELDS_OUT(U64, U32, I64, I32, TEXT, BLOB) U64(object) I64(timeout_ns) U64(caller) U32(hook) U32(ending)
 #define LORG_FIELDS_IN(U64, U32, I64, I32, TEXT, BLOB) U64(since) U64(object) I64(result) U32(hook) U32(ending) I32(error) U32(reserved)
+/* OUT and IN of a wait that has ended. ending: bit 0 that of OUT, bit 1 that of IN. */
+#define LORG_FIELDS_WAITED(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(entry) U64(object) I64(timeout_ns) I64(result) U64(caller) U32(hook) U32(ending) I32(error) U32(reserved)
+/* The OUT of a wait that was begun at `entry` and has not ended: left by a jump, interrupted by another, or open at the end. */
+#define LORG_FIELDS_WAIT_OPEN(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(entry) U64(object) I64(timeout_ns) U64(caller) U32(hook) U32(ending)
 /* trace(3)'s out_exited: after the exit. */
 #define LORG_FIELDS_OUT_EXITED(U64, U32, I64, I32, TEXT, BLOB) U32(hook) U32(reserved)
 #define LORG_FIELDS_PORT_IN(U64, U32, I64, I32, TEXT, BLOB) I32(fd) U32(generation) U32(command) U32(hook)
@@ -155,7 +196,11 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_ALLOCATE(U64, U32, I64, I32, TEXT, BLOB) U64(result) U64(size) U64(old) U64(caller) U32(hook) U32(alignment)
 #define LORG_FIELDS_FREE(U64, U32, I64, I32, TEXT, BLOB) U64(pointer) U32(hook) U32(reserved)
 #define LORG_FIELDS_HEAP_GROWN(U64, U32, I64, I32, TEXT, BLOB) U64(words) U64(mapped_words)
-#define LORG_FIELDS_GC_INFO(U64, U32, I64, I32, TEXT, BLOB) U64(words) BLOB(terms)
+/* Info of trace(3)'s garbage collection messages; in words of 8 bytes. wordsize: the need at a start, reclaimed at an end. */
+#define LORG_FIELDS_GC_SIZES(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(bin_old_vheap_block_size) U64(bin_old_vheap_size) U64(bin_vheap_block_size) U64(bin_vheap_size) U64(heap_block_size) \
+	U64(heap_size) U64(mbuf_size) U64(old_heap_block_size) U64(old_heap_size) U64(recent_size) U64(stack_size)
+#define LORG_FIELDS_GC_INFO(U64, U32, I64, I32, TEXT, BLOB) LORG_FIELDS_GC_SIZES(U64, U32, I64, I32, TEXT, BLOB) U64(wordsize)
 
 /* ---- system monitor, scheduling of runtimes ---------------------------- */
 
@@ -180,6 +225,12 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_MODULE_UNLOADED(U64, U32, I64, I32, TEXT, BLOB) U64(base) U64(start)
 /* function: slot in the function table of the arena; address: of its code; or named by the compiler. */
 #define LORG_FIELDS_FUNCTION(U64, U32, I64, I32, TEXT, BLOB) U64(address) U32(function) U32(arity) TEXT(name) TEXT(file)
+/*
+ * A function of a plan (plan.h), before any call of it. function: its node-wide id; offset: its entry without the load
+ * bias; arity: 0xffffffff unknown; tier: 2 slots, 3 code; name: the ELF symbol, empty where there is none.
+ */
+#define LORG_FIELDS_HOOKED_FUNCTION(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(offset) U64(size) U32(function) U32(arity) U32(tier) U32(flags) TEXT(module) TEXT(name) TEXT(file) BLOB(build_id)
 #define LORG_FIELDS_STRING(U64, U32, I64, I32, TEXT, BLOB) U64(id) TEXT(text)
 #define LORG_FIELDS_CHANNEL(U64, U32, I64, I32, TEXT, BLOB) U64(channel) U64(key) U64(peer) U32(driver) U32(reserved)
 #define LORG_FIELDS_CLOCK(U64, U32, I64, I32, TEXT, BLOB) \
@@ -194,7 +245,8 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_LOST(U64, U32, I64, I32, TEXT, BLOB) U64(count) TEXT(why)
 /* Something that could not be traced: what (an image, a name), why, how often. */
 #define LORG_FIELDS_GAP(U64, U32, I64, I32, TEXT, BLOB) U64(count) U32(pid) U32(reserved) TEXT(what) TEXT(why)
-#define LORG_FIELDS_LIMIT(U64, U32, I64, I32, TEXT, BLOB) U64(value) U32(session) U32(kind)
+/* kind 0: events, 1: events a second; of a function, which is switched off in this program (function: its id) */
+#define LORG_FIELDS_LIMIT(U64, U32, I64, I32, TEXT, BLOB) U64(value) U32(session) U32(kind) U32(function) U32(reserved)
 #define LORG_FIELDS_CRASH(U64, U32, I64, I32, TEXT, BLOB) U64(address) U64(pc) U32(signal) I32(code) BLOB(registers)
 /* A call that never returned: written when the program died inside. */
 #define LORG_FIELDS_OPEN_CALL(U64, U32, I64, I32, TEXT, BLOB) U64(entry) U64(object) U32(hook) U32(reserved)
@@ -213,6 +265,10 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(5, CATCH_LINE, "catch_line")                         \
 	EVENT(6, CALL_ENTRY, "call_entry")                         \
 	EVENT(7, RETURN, "return")                                 \
+	EVENT(8, LOCK_TAKEN, "lock_taken")                         \
+	EVENT(9, LOCK_GIVEN_BACK, "lock_given_back")               \
+	EVENT(10, BLOCK_TAKEN, "block_taken")                      \
+	EVENT(11, BLOCK_GIVEN_BACK, "block_given_back")            \
 	EVENT(32, CALL, "call")                                    \
 	EVENT(33, RETURN_FROM, "return_from")                      \
 	EVENT(34, RETURN_TO, "return_to")                          \
@@ -222,6 +278,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(38, ENTER_ADDRESS, "enter_address")                  \
 	EVENT(39, EXIT_ADDRESS, "exit_address")                    \
 	EVENT(40, CATCH_AGAIN, "catch_again")                      \
+	EVENT(41, CALL_DONE, "call_done")                          \
 	EVENT(48, SPAWN, "spawn")                                  \
 	EVENT(49, SPAWNED, "spawned")                              \
 	EVENT(50, EXEC, "exec")                                    \
@@ -240,6 +297,8 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(67, TIMEOUT, "timeout")                              \
 	EVENT(68, SIGNAL_SENT, "signal_sent")                      \
 	EVENT(69, SIGNAL_RECEIVED, "signal_received")              \
+	EVENT(70, SENT, "sent")                                    \
+	EVENT(71, RECEIVED, "received")                            \
 	EVENT(72, OPEN, "open")                                    \
 	EVENT(73, CLOSED, "closed")                                \
 	EVENT(74, CONNECTED, "connected")                          \
@@ -252,6 +311,8 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(85, ACQUIRED, "acquired")                            \
 	EVENT(86, RELEASED, "released")                            \
 	EVENT(87, WOKE, "woke")                                    \
+	EVENT(88, WAITED, "waited")                                \
+	EVENT(89, WAIT_OPEN, "wait_open")                          \
 	EVENT(96, ALLOCATE, "allocate")                            \
 	EVENT(97, FREE, "free")                                    \
 	EVENT(98, HEAP_GROWN, "heap_grown")                        \
@@ -280,6 +341,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(152, TRACE2, "trace2")                               \
 	EVENT(153, COUNTERS, "counters")                           \
 	EVENT(154, FUNCTION_COUNTERS, "function_counters")         \
+	EVENT(155, HOOKED_FUNCTION, "hooked_function")             \
 	LORG_EVENTS_OF_ONE_SHAPE(EVENT)
 
 /* gc and monitor events differ by id alone. */
@@ -287,7 +349,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_GC_MINOR_END LORG_FIELDS_GC_INFO
 #define LORG_FIELDS_GC_MAJOR_START LORG_FIELDS_GC_INFO
 #define LORG_FIELDS_GC_MAJOR_END LORG_FIELDS_GC_INFO
-#define LORG_FIELDS_GC_MAX_HEAP_SIZE LORG_FIELDS_GC_INFO
+#define LORG_FIELDS_GC_MAX_HEAP_SIZE LORG_FIELDS_GC_SIZES
 #define LORG_FIELDS_LONG_GC LORG_FIELDS_MONITOR
 #define LORG_FIELDS_LONG_MESSAGE_QUEUE LORG_FIELDS_MONITOR
 #define LORG_FIELDS_LONG_SCHEDULE LORG_FIELDS_MONITOR

@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <linux/mman.h>
+#include <lorg/plan.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,15 +28,17 @@ const uint8_t *hook_gates; /* NULL at first: its value must not need a relocatio
 /* Windows to try where RLIMIT_AS is tight, largest first. */
 static const uint64_t first_windows[] = {LORG_SEGMENT_SIZE, LORG_SEGMENT_SIZE / 2, LORG_SEGMENT_SIZE / 4};
 
-static int attach_failed(const char *reason)
+/* All that can be said without memory to write to. Where not even the node segment is there, the collector notices. */
+static int attach_failed(enum lorg_attach_failure reason)
 {
-	the_arena.attach_failure = reason;
+	if (the_arena.node)
+		__atomic_fetch_add(&the_arena.node->failures[reason], 1, __ATOMIC_RELAXED);
 	return -1;
 }
 
 /* ---- finding the two descriptors ---- */
 
-static int open_descriptor_of(uint32_t pid, int32_t descriptor)
+static int open_descriptor_for(uint32_t pid, int32_t descriptor, int flags)
 {
 	char path[64];
 	const char *end = path + sizeof path;
@@ -43,7 +46,12 @@ static int open_descriptor_of(uint32_t pid, int32_t descriptor)
 	at = text_append_decimal(at, end, pid);
 	at = text_append(at, end, "/fd/");
 	text_append_decimal(at, end, (uint64_t)descriptor);
-	return (int)raw_openat(path, O_RDWR | O_CLOEXEC);
+	return (int)raw_openat(path, flags | O_CLOEXEC);
+}
+
+static int open_descriptor_of(uint32_t pid, int32_t descriptor)
+{
+	return open_descriptor_for(pid, descriptor, O_RDWR);
 }
 
 static void *map_shared(int fd, uint64_t size)
@@ -58,7 +66,10 @@ static int node_is_right(const struct lorg_node *node, uint64_t size)
 	       node->offers.offset + (uint64_t)node->offers.count * sizeof(struct lorg_offer) <= size &&
 	       node->channels.count == LORG_CHANNELS &&
 	       node->channels.offset + (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel) <= size &&
-	       node->offers.entry_size == sizeof(struct lorg_offer) && node->channels.entry_size == sizeof(struct lorg_channel);
+	       node->connects.count == LORG_CONNECTS &&
+	       node->connects.offset + (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect) <= size &&
+	       node->offers.entry_size == sizeof(struct lorg_offer) && node->channels.entry_size == sizeof(struct lorg_channel) &&
+	       node->connects.entry_size == sizeof(struct lorg_connect);
 }
 
 /* Takes one ready arena. Waits for the collector to make more, if it can, 2 s at most. */
@@ -93,28 +104,29 @@ static int claim_offer(struct lorg_node *node, struct lorg_offer *claimed)
 
 enum { RIGHTS = 2 }; /* descriptors that the answer carries: node segment, arena */
 
-static int receive_rights(int connection, struct lorg_offer *offer, int descriptors[RIGHTS])
+/* An answer of `length` bytes and two descriptors. */
+static int receive_rights(int connection, void *answer, long length, int descriptors[RIGHTS])
 {
 	union {
 		struct cmsghdr header;
 		char bytes[CMSG_SPACE(RIGHTS * sizeof(int))];
 	} control;
 	memset(&control, 0, sizeof control);
-	struct iovec data = {offer, sizeof *offer};
+	struct iovec data = {answer, (size_t)length};
 	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
 	long got = raw_syscall3(SYS_recvmsg, connection, (long)&message, MSG_CMSG_CLOEXEC);
 	if (raw_failed(got) || message.msg_controllen < CMSG_LEN(sizeof(int)) || control.header.cmsg_type != SCM_RIGHTS)
 		return -1;
 	memcpy(descriptors, control.bytes + CMSG_LEN(0), RIGHTS * sizeof(int));
-	if (got == (long)sizeof *offer && !(message.msg_flags & MSG_CTRUNC) && control.header.cmsg_len >= CMSG_LEN(RIGHTS * sizeof(int)))
+	if (got == length && !(message.msg_flags & MSG_CTRUNC) && control.header.cmsg_len >= CMSG_LEN(RIGHTS * sizeof(int)))
 		return 0;
 	/* A cut message may still have left one descriptor. */
 	raw_close(descriptors[0]);
 	return -1;
 }
 
-/* The way for other users and other namespaces: the token is the permission. */
-static int ask_by_socket(const struct lorg_settings *settings, struct lorg_offer *offer, int descriptors[2])
+/* A connection to the collector's socket, or negative. */
+static long connect_to_collector(const struct lorg_settings *settings)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	if (!settings->socket_path[0] || !system_calls_allowed())
@@ -123,14 +135,66 @@ static int ask_by_socket(const struct lorg_settings *settings, struct lorg_offer
 	long connection = raw_syscall3(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (raw_failed(connection))
 		return -1;
+	if (!raw_failed(raw_syscall3(SYS_connect, connection, (long)&address, sizeof address)))
+		return connection;
+	raw_close((int)connection);
+	return -1;
+}
+
+/* The way for other users and other namespaces: says `words`, whose token is the permission. */
+static int ask_with(const struct lorg_settings *settings, const void *words, long length, void *answer, long answer_length,
+		    int descriptors[RIGHTS])
+{
 	int result = -1;
-	long done = raw_syscall3(SYS_connect, connection, (long)&address, sizeof address);
-	if (!raw_failed(done))
-		done = raw_syscall6(SYS_sendto, connection, (long)settings->token, sizeof settings->token, MSG_NOSIGNAL, 0, 0);
-	if (done == (long)sizeof settings->token)
-		result = receive_rights((int)connection, offer, descriptors);
+	long connection = connect_to_collector(settings);
+	if (connection < 0)
+		return -1;
+	if (raw_syscall6(SYS_sendto, connection, (long)words, length, MSG_NOSIGNAL, 0, 0) == length)
+		result = receive_rights((int)connection, answer, answer_length, descriptors);
 	raw_close((int)connection);
 	return result;
+}
+
+static int ask_by_socket(const struct lorg_settings *settings, struct lorg_offer *offer, int descriptors[RIGHTS])
+{
+	return ask_with(settings, settings->token, sizeof settings->token, offer, sizeof *offer, descriptors);
+}
+
+/* The token's complement, the arena and the request's number: the descriptors of its answer are wanted. */
+static int ask_for_answer(uint32_t index, int descriptors[RIGHTS])
+{
+	const struct lorg_settings *settings = &the_arena.settings;
+	struct lorg_door_request words = {.request = index};
+	uint8_t answer;
+	for (unsigned i = 0; i < sizeof words.token_complement; i++)
+		words.token_complement[i] = (uint8_t)~settings->token[i];
+	memcpy(words.arena_id, the_arena.shared->id, sizeof words.arena_id);
+	return ask_with(settings, &words, sizeof words, &answer, sizeof answer, descriptors);
+}
+
+int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int descriptors[2])
+{
+	if (!the_arena.by_path)
+		return ask_for_answer(index, descriptors);
+	descriptors[0] = open_descriptor_for(the_arena.settings.collector_pid, plan, O_RDONLY);
+	if (descriptors[0] < 0)
+		return -1;
+	descriptors[1] = open_descriptor_of(the_arena.settings.collector_pid, control);
+	if (descriptors[1] >= 0)
+		return 0;
+	raw_close(descriptors[0]);
+	return -1;
+}
+
+int arena_collector_lives(void)
+{
+	const struct lorg_settings *settings = &the_arena.settings;
+	long descriptor = the_arena.by_path ? open_descriptor_for(settings->collector_pid, settings->node_descriptor, O_RDONLY)
+					    : connect_to_collector(settings);
+	if (descriptor < 0)
+		return 0;
+	raw_close((int)descriptor);
+	return 1;
 }
 
 /* ---- mapping ---- */
@@ -150,7 +214,9 @@ static int arena_is_right(const struct lorg_arena *shared, uint64_t size)
 	       table_fits(&shared->chunk_control, 8, room) && shared->chunk_control.count >= shared->chunk_count &&
 	       table_fits(&shared->images, LORG_IMAGE_STRIDE, room) && table_fits(&shared->sessions, LORG_SESSION_STRIDE, room) &&
 	       shared->functions.count == LORG_FUNCTIONS && table_fits(&shared->functions, sizeof(struct lorg_function), room) &&
-	       table_fits(&shared->modules, LORG_MODULE_STRIDE, room);
+	       table_fits(&shared->modules, LORG_MODULE_STRIDE, room) &&
+	       (!shared->requests.count || table_fits(&shared->requests, sizeof(struct lorg_request), room)) &&
+	       (!shared->programs.count || table_fits(&shared->programs, 1, room));
 }
 
 static int map_arena(int fd, uint64_t size)
@@ -162,10 +228,10 @@ static int map_arena(int fd, uint64_t size)
 		shared = map_shared(fd, window);
 	}
 	if (!shared)
-		return attach_failed("no address space for the arena");
+		return attach_failed(LORG_ATTACH_NOT_MAPPED);
 	if (!arena_is_right(shared, size)) {
 		raw_munmap(shared, window);
-		return attach_failed("the arena is not of this version");
+		return attach_failed(LORG_ATTACH_OTHER_VERSION);
 	}
 	the_arena.size = size;
 	the_arena.chunks_offset = shared->chunks_offset;
@@ -177,6 +243,11 @@ static int map_arena(int fd, uint64_t size)
 	the_arena.images_offset = shared->images.offset;
 	the_arena.sessions_offset = shared->sessions.offset;
 	the_arena.functions_offset = shared->functions.offset;
+	the_arena.requests_offset = shared->requests.offset;
+	the_arena.request_count = shared->requests.count;
+	the_arena.programs_offset = shared->programs.offset;
+	the_arena.programs_size = shared->programs.count;
+	the_arena.functions = (struct lorg_function *)((char *)shared + the_arena.functions_offset);
 	the_arena.segments[0] = (char *)shared;
 	the_arena.shared = shared;
 	return 0;
@@ -193,7 +264,16 @@ static uint32_t has_same_proc(int by_path)
 	return !raw_failed(result) && status.st_dev == the_arena.shared->proc_device;
 }
 
-int arena_attach(const struct lorg_settings *settings)
+/* What a program that is not traced has no use for may be what it lacks. */
+static void unmap_node(void)
+{
+	struct lorg_node *node = the_arena.node;
+	the_arena.node = 0;
+	if (node)
+		raw_munmap(node, the_arena.settings.node_size);
+}
+
+static int attach(const struct lorg_settings *settings)
 {
 	struct lorg_offer offer;
 	int descriptors[2] = {-1, -1};
@@ -201,39 +281,53 @@ int arena_attach(const struct lorg_settings *settings)
 	descriptors[0] = open_descriptor_of(settings->collector_pid, settings->node_descriptor);
 	int by_path = descriptors[0] >= 0;
 	if (!by_path && ask_by_socket(settings, &offer, descriptors))
-		return attach_failed("the collector cannot be reached");
+		return -1;
 	the_arena.node = map_shared(descriptors[0], settings->node_size);
 	raw_close(descriptors[0]);
 	if (!the_arena.node || !node_is_right(the_arena.node, settings->node_size)) {
 		if (!by_path)
 			raw_close(descriptors[1]);
-		if (the_arena.node)
-			raw_munmap(the_arena.node, settings->node_size);
-		the_arena.node = 0;
-		return attach_failed("the node segment is not of this version");
+		return -1;
 	}
 	the_arena.channels_offset = the_arena.node->channels.offset;
+	the_arena.connects_offset = the_arena.node->connects.offset;
 	if (by_path) {
-		if (claim_offer(the_arena.node, &offer))
-			return attach_failed("the collector offers no arena");
+		if (claim_offer(the_arena.node, &offer)) /* which has counted it */
+			return -1;
 		descriptors[1] = open_descriptor_of(settings->collector_pid, offer.descriptor);
 		if (descriptors[1] < 0)
-			return attach_failed("the arena cannot be opened");
+			return attach_failed(LORG_ATTACH_NOT_OPENED);
 	}
 	int result = map_arena(descriptors[1], offer.size);
 	raw_close(descriptors[1]);
 	if (result)
 		return result;
+	the_arena.by_path = (uint32_t)by_path;
 	the_arena.same_proc = has_same_proc(by_path);
 	arena_refresh();
 	__atomic_store_n(&hook_gates, the_arena.shared->gate, __ATOMIC_RELEASE);
+	announced_calls_set(ANNOUNCED_UNKNOWN);
 	return 0;
 }
 
-void arena_detach(const char *reason)
+int arena_attach(const struct lorg_settings *settings)
 {
-	the_arena.attach_failure = reason;
+	int result = attach(settings);
+	if (result)
+		unmap_node();
+	return result;
+}
+
+void arena_detach(void)
+{
 	__atomic_store_n(&hook_gates, gates_off, __ATOMIC_RELEASE);
+	announced_calls_set(ANNOUNCED_UNKNOWN);
+}
+
+void arena_give_up(enum lorg_attach_failure reason)
+{
+	attach_failed(reason);
+	arena_detach();
 }
 
 void arena_refresh(void)
@@ -241,7 +335,7 @@ void arena_refresh(void)
 	struct lorg_arena *shared = the_arena.shared;
 	the_arena.seen_generation = __atomic_load_n(&shared->settings_generation, __ATOMIC_ACQUIRE);
 	if (__atomic_load_n(&shared->detached, __ATOMIC_RELAXED)) {
-		arena_detach("the recording has ended");
+		arena_detach();
 		return;
 	}
 	const struct lorg_session *session = (void *)((char *)shared + the_arena.sessions_offset);
@@ -250,6 +344,11 @@ void arena_refresh(void)
 	the_arena.overflow = session->overflow;
 	the_arena.block_limit_ns = session->block_limit_ns;
 	the_arena.gate_mask = session->gate_mask;
+	the_arena.flags_matter = session->flags_matter != 0;
+	the_arena.flags_new = (uint32_t)session->flags_new_processes;
+	the_arena.send_program = session->send_program;
+	the_arena.receive_program = session->receive_program;
+	the_arena.message_programs = (session->send_program ? LORG_MASK_SEND : 0) | (session->receive_program ? LORG_MASK_RECEIVE : 0);
 }
 
 /* ---- addresses ---- */
@@ -293,22 +392,70 @@ uint64_t *arena_chunk_control(uint32_t index)
 	return (uint64_t *)((char *)the_arena.shared + the_arena.control_offset) + index;
 }
 
-int arena_overlaps(const void *address, size_t length)
+size_t arena_segment_length(unsigned index)
+{
+	uint64_t first = the_arena.chunks_offset + (uint64_t)__atomic_load_n(&the_arena.mapped_chunks, __ATOMIC_RELAXED) * LORG_CHUNK_SIZE;
+	return index || first > LORG_SEGMENT_SIZE ? LORG_SEGMENT_SIZE : first;
+}
+
+/* ---- other windows ---- */
+
+enum { OTHER_WINDOWS = 4096 };
+
+/* Written before the count is raised; later only `at` changes. */
+static struct arena_window other_windows[OTHER_WINDOWS];
+/* Atomic, release. */
+static uint32_t other_window_count;
+
+int arena_window_add(void *at, size_t length)
+{
+	uint32_t count = other_window_count;
+	if (count == OTHER_WINDOWS)
+		return -1;
+	other_windows[count] = (struct arena_window){at, (length + 4095) & ~(size_t)4095};
+	__atomic_store_n(&other_window_count, count + 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct arena_window *arena_window(uint32_t number)
+{
+	return number < __atomic_load_n(&other_window_count, __ATOMIC_ACQUIRE) ? &other_windows[number] : 0;
+}
+
+static void take_lower(const char *at, size_t size, const char *start, const char *end, const char **from, const char **to)
+{
+	if (!at || start >= at + size || at >= end || (*from && *from < at))
+		return;
+	*from = at;
+	*to = at + size;
+}
+
+int arena_first_window(const void *address, size_t length, const char **from, const char **to)
 {
 	const char *start = address, *end = start + length;
+	*from = *to = 0;
 	for (unsigned i = 0; i < sizeof the_arena.segments / sizeof *the_arena.segments; i++) {
 		const char *segment = __atomic_load_n(&the_arena.segments[i], __ATOMIC_RELAXED);
-		if (segment && start < segment + LORG_SEGMENT_SIZE && segment < end)
-			return 1;
+		if (segment)
+			take_lower(segment, arena_segment_length(i), start, end, from, to);
 	}
-	const char *node = (const char *)the_arena.node;
-	return node && start < node + the_arena.settings.node_size && node < end;
+	take_lower((const char *)the_arena.node, the_arena.settings.node_size, start, end, from, to);
+	const struct arena_window *window;
+	for (uint32_t i = 0; (window = arena_window(i)) != 0; i++)
+		take_lower(__atomic_load_n(&window->at, __ATOMIC_RELAXED), window->length, start, end, from, to);
+	return *from != 0;
+}
+
+int arena_overlaps(const void *address, size_t length)
+{
+	const char *from, *to;
+	return arena_first_window(address, length, &from, &to);
 }
 
 /* ---- chunks ---- */
 
 /* Guards map_next_segment: 1 while a thread is at it. Taken by a CAS that never waits. */
-static uint32_t growing;
+static uint32_t growing FORK_STATE;
 
 /*
  * Maps the next 16 MiB. The descriptor is long closed: mremap with an old size
@@ -356,6 +503,25 @@ static int grow(void)
 	return result;
 }
 
+int arena_hold(void)
+{
+	for (int i = 0; i < 1000; i++) {
+		uint32_t expected = 0;
+		if (__atomic_compare_exchange_n(&growing, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return 1;
+		if (system_calls_allowed())
+			raw_sleep_ns(20000);
+		else
+			__builtin_ia32_pause();
+	}
+	return 0;
+}
+
+void arena_let_go(void)
+{
+	__atomic_store_n(&growing, 0, __ATOMIC_RELEASE);
+}
+
 void arena_fork_child(void)
 {
 	__atomic_store_n(&growing, 0, __ATOMIC_RELAXED);
@@ -389,6 +555,30 @@ static int mostly_owned(uint32_t mapped)
 	for (uint32_t i = 0; i < mapped; i++)
 		owned += lorg_chunk_word_state(__atomic_load_n(arena_chunk_control(i), __ATOMIC_RELAXED)) != LORG_CHUNK_FULL;
 	return owned > mapped / 2;
+}
+
+enum {
+	BACKLOG_A_WRITER = 12, /* with the chunk it fills, and those that are being taken, 1 MiB */
+	BACKLOG_FREE = 12,
+	BACKLOG_LOOKED_AT = 1024, /* with more chunks in use than this, threads are what takes the memory */
+};
+
+uint32_t arena_backlog(void)
+{
+	uint32_t used = __atomic_load_n(&the_arena.shared->chunk_high_water, __ATOMIC_RELAXED);
+	uint32_t mapped = __atomic_load_n(&the_arena.mapped_chunks, __ATOMIC_RELAXED);
+	uint32_t full = 0, filling = 0;
+	if (used > mapped)
+		used = mapped;
+	if (used <= BACKLOG_FREE || used > BACKLOG_LOOKED_AT)
+		return 0;
+	for (uint32_t i = 0; i < used; i++) {
+		enum lorg_chunk_state state = lorg_chunk_word_state(__atomic_load_n(arena_chunk_control(i), __ATOMIC_RELAXED));
+		full += state == LORG_CHUNK_FULL;
+		filling += state == LORG_CHUNK_FILLING;
+	}
+	uint32_t may_wait = BACKLOG_FREE + filling * BACKLOG_A_WRITER;
+	return full > may_wait ? full - may_wait : 0;
 }
 
 uint32_t arena_take_chunk(enum lorg_chunk_state state, unsigned session, uint32_t process)

@@ -6,85 +6,47 @@
 
 enum {
 	PROBES = 64,
-	USE_SHIFT = 30,  /* last_use counts 2^30 ticks: about half a second */
-	OLD_ENOUGH = 16, /* in that unit: unused for so long, a place may be taken over */
+	OLD_ENOUGH = 16, /* in the unit of last_use: unused for so long, a place may be taken over */
 	BEING_TAKEN = 1, /* a key that no object has */
 };
-
-static struct lorg_channel *entry_at(uint32_t index)
-{
-	return (struct lorg_channel *)((char *)the_arena.node + the_arena.channels_offset) + index;
-}
 
 static uint32_t name_of(uint32_t index, const struct lorg_channel *entry)
 {
 	return index | __atomic_load_n(&entry->generation, __ATOMIC_RELAXED) << LORG_CHANNEL_SHIFT;
 }
 
-/* The entry of a channel that is not stale, else NULL. */
-static inline struct lorg_channel *entry_of(uint32_t channel)
+static void note_use(struct lorg_channel *entry, uint32_t use)
 {
-	struct lorg_channel *entry = entry_at(channel % LORG_CHANNELS);
-	uint32_t generation = __atomic_load_n(&entry->generation, __ATOMIC_RELAXED);
-	return (generation << LORG_CHANNEL_SHIFT >> LORG_CHANNEL_SHIFT) == channel >> LORG_CHANNEL_SHIFT ? entry : 0;
-}
-
-static inline void note_use(struct lorg_channel *entry, uint64_t tick)
-{
-	uint32_t use = (uint32_t)(tick >> USE_SHIFT);
-	if (__atomic_load_n(&entry->last_use, __ATOMIC_RELAXED) != use)
-		__atomic_store_n(&entry->last_use, use, __ATOMIC_RELAXED);
-}
-
-uint64_t channel_advance(uint32_t channel, uint64_t bytes, uint64_t tick)
-{
-	if (!channel || !the_arena.node)
-		return 0;
-	struct lorg_channel *entry = entry_of(channel);
-	if (__builtin_expect(!entry, 0))
-		return CHANNEL_STALE;
-	note_use(entry, tick);
-	__atomic_fetch_add(&entry->message_count, 1, __ATOMIC_RELAXED);
-	/* Shared by all programs of the node: numbers the bytes in the order of these additions. */
-	return __atomic_fetch_add(&entry->byte_offset, bytes, __ATOMIC_RELAXED);
-}
-
-uint64_t channel_advance_received(uint32_t channel, uint64_t bytes, uint64_t tick)
-{
-	if (!channel || !the_arena.node)
-		return 0;
-	struct lorg_channel *entry = entry_of(channel);
-	if (__builtin_expect(!entry, 0))
-		return CHANNEL_STALE;
-	note_use(entry, tick);
-	__atomic_fetch_add(&entry->received_count, 1, __ATOMIC_RELAXED);
-	/* As in channel_advance, for what is taken out. */
-	return __atomic_fetch_add(&entry->received_offset, bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->sent.last_use, use, __ATOMIC_RELAXED);
+	__atomic_store_n(&entry->received.last_use, use, __ATOMIC_RELAXED);
 }
 
 uint64_t channel_newest(uint32_t channel, uint64_t bytes)
 {
 	if (!channel || !the_arena.node)
 		return 0;
-	struct lorg_channel *entry = entry_of(channel);
+	struct lorg_channel *entry = channel_entry_of(channel);
 	if (!entry)
 		return CHANNEL_STALE;
-	uint64_t sent = __atomic_load_n(&entry->byte_offset, __ATOMIC_RELAXED);
+	uint64_t sent = __atomic_load_n(&entry->sent.offset, __ATOMIC_RELAXED);
 	return sent > bytes ? sent - bytes : 0;
 }
 
 void channel_closed(uint32_t channel)
 {
-	struct lorg_channel *entry = channel && the_arena.node ? entry_of(channel) : 0;
+	struct lorg_channel *entry = channel && the_arena.node ? channel_entry_of(channel) : 0;
 	if (entry)
-		__atomic_store_n(&entry->last_use, (uint32_t)(clock_now() >> USE_SHIFT) - OLD_ENOUGH - 1, __ATOMIC_RELAXED);
+		note_use(entry, (uint32_t)(clock_now() >> CHANNEL_USE_SHIFT) - OLD_ENOUGH - 1);
 }
 
 /* ---- places ------------------------------------------------------------------ */
 
-static int is_older(const struct lorg_channel *entry, uint32_t age, uint32_t now)
+/* How long it has not been used, at either end. */
+static uint32_t age_of(const struct lorg_channel *entry, uint32_t now)
 {
-	return now - __atomic_load_n(&entry->last_use, __ATOMIC_RELAXED) > age;
+	uint32_t sent = now - __atomic_load_n(&entry->sent.last_use, __ATOMIC_RELAXED);
+	uint32_t received = now - __atomic_load_n(&entry->received.last_use, __ATOMIC_RELAXED);
+	return sent < received ? sent : received;
 }
 
 /* Gives the place of an object that has long not been used to another. 0: someone else was faster. */
@@ -96,11 +58,11 @@ static int take_over(struct lorg_channel *entry, uint64_t key, enum lorg_driver 
 	    !__atomic_compare_exchange_n(&entry->key, &seen, BEING_TAKEN, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 		return 0;
 	__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELEASE);
-	entry->byte_offset = entry->received_offset = 0;
-	entry->message_count = entry->received_count = 0;
+	entry->sent.offset = entry->received.offset = 0;
 	entry->alias = 0;
+	entry->listens = entry->accepting = 0;
 	entry->driver = driver;
-	entry->last_use = now;
+	note_use(entry, now);
 	/* Release: who finds the key finds the rest. */
 	__atomic_store_n(&entry->key, key, __ATOMIC_RELEASE);
 	return 1;
@@ -112,7 +74,7 @@ static int take_free(struct lorg_channel *entry, uint64_t key, enum lorg_driver 
 	if (!__atomic_compare_exchange_n(&entry->key, &expected, key, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 		return expected == key;
 	entry->driver = driver;
-	entry->last_use = now;
+	note_use(entry, now);
 	return 1;
 }
 
@@ -122,22 +84,22 @@ static uint32_t find_entry(uint64_t key, enum lorg_driver driver)
 	if (!the_arena.node)
 		return 0;
 	uint32_t start = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 40), oldest = 0, age = OLD_ENOUGH;
-	uint32_t now = (uint32_t)(clock_now() >> USE_SHIFT);
+	uint32_t now = (uint32_t)(clock_now() >> CHANNEL_USE_SHIFT);
 	for (uint32_t probe = 0; probe < PROBES; probe++) {
 		uint32_t index = (start + probe) % LORG_CHANNELS;
 		if (index == 0)
 			continue;
-		struct lorg_channel *entry = entry_at(index);
+		struct lorg_channel *entry = channel_entry(index);
 		/* Acquire: pairs with take_over. */
 		uint64_t seen = __atomic_load_n(&entry->key, __ATOMIC_ACQUIRE);
 		if (seen == key || (!seen && take_free(entry, key, driver, now)))
 			return index;
-		if (is_older(entry, age, now)) {
+		if (age_of(entry, now) > age) {
 			oldest = index;
-			age = now - entry->last_use;
+			age = age_of(entry, now);
 		}
 	}
-	return oldest && take_over(entry_at(oldest), key, driver, now) ? oldest : 0;
+	return oldest && take_over(channel_entry(oldest), key, driver, now) ? oldest : 0;
 }
 
 uint32_t channel_find(uint64_t key, enum lorg_driver driver)
@@ -145,15 +107,35 @@ uint32_t channel_find(uint64_t key, enum lorg_driver driver)
 	uint32_t index = find_entry(key, driver);
 	if (!index)
 		return 0;
-	struct lorg_channel *entry = entry_at(index);
+	struct lorg_channel *entry = channel_entry(index);
 	/* Pairs with the store in channel_alias. */
 	uint32_t alias = __atomic_load_n(&entry->alias, __ATOMIC_ACQUIRE);
-	return alias && entry_of(alias) ? alias : name_of(index, entry);
+	return alias && channel_entry_of(alias) ? alias : name_of(index, entry);
+}
+
+uint32_t channel_known(uint64_t key)
+{
+	if (!the_arena.node)
+		return 0;
+	uint32_t start = (uint32_t)(key * 0x9e3779b97f4a7c15u >> 40);
+	for (uint32_t probe = 0; probe < PROBES; probe++) {
+		uint32_t index = (start + probe) % LORG_CHANNELS;
+		uint64_t seen = index ? __atomic_load_n(&channel_entry(index)->key, __ATOMIC_ACQUIRE) : BEING_TAKEN;
+		if (!seen)
+			return 0;
+		if (seen != key)
+			continue;
+		struct lorg_channel *entry = channel_entry(index);
+		uint32_t alias = __atomic_load_n(&entry->alias, __ATOMIC_ACQUIRE);
+		note_use(entry, (uint32_t)(clock_now() >> CHANNEL_USE_SHIFT));
+		return alias && channel_entry_of(alias) ? alias : name_of(index, entry);
+	}
+	return 0;
 }
 
 void channel_alias(uint64_t key, uint32_t channel, enum lorg_driver driver)
 {
 	uint32_t index = find_entry(key, driver);
 	if (index && channel && index != channel % LORG_CHANNELS)
-		__atomic_store_n(&entry_at(index)->alias, channel, __ATOMIC_RELEASE);
+		__atomic_store_n(&channel_entry(index)->alias, channel, __ATOMIC_RELEASE);
 }

@@ -7,6 +7,8 @@
  * the code it interrupted both change is changed by single instructions
  * (without lock: they share a thread), and re-read afterwards.
  */
+#include "preload/call/call.h"
+#include "preload/core/definitions.h"
 #include "preload/core/event.h"
 
 #include <sys/uio.h>
@@ -46,10 +48,34 @@ static uint64_t ticks_of_ns(uint64_t ns)
 
 /* ---- chunks ---- */
 
-static void count_lost(struct thread *self)
+/* An EXIT is tried again behind whatever comes after it: it is one event all the same. */
+static void count_lost(struct thread *self, uint16_t id)
 {
+	if (id == LORG_EVENT_EXIT) {
+		self->process->exit_lost = 1;
+		return;
+	}
 	/* One instruction: a handler's own losses are not overwritten. */
 	__asm__ volatile("incq %0" : "+m"(self->process->lost) : : "cc");
+}
+
+/* What has been lost and no chunk tells yet. It is the caller's chunk that tells it: a handler's does not, too. */
+static uint64_t take_untold(struct lorg_process *process)
+{
+	uint64_t told = process->lost_told, seen, lost;
+	for (;;) {
+		lost = process->lost;
+		seen = told;
+		__asm__ volatile("cmpxchgq %2, %1" : "+a"(seen), "+m"(process->lost_told) : "r"(lost) : "memory", "cc");
+		if (seen == told)
+			return lost - told;
+		told = seen;
+	}
+}
+
+static void give_back_untold(struct lorg_process *process, uint64_t lost)
+{
+	__asm__ volatile("subq %1, %0" : "+m"(process->lost_told) : "r"(lost) : "cc");
 }
 
 static uint32_t next_sequence(struct thread *self)
@@ -59,8 +85,19 @@ static uint32_t next_sequence(struct thread *self)
 	return one + 1;
 }
 
-/* Bytes of the event at `word`; 0 for a reserved one that is not yet written. */
-static uint32_t written_length(const uint64_t *word)
+/* Bytes of a compact event by its id; 0: there is none. Ids above share the last place. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+static const uint8_t compact_length[LORG_EVENT_COMPACT_LAST + 2] = {
+#define COMPACT_LENGTH(id, NAME, name)                                                     \
+	[id <= LORG_EVENT_COMPACT_LAST ? id : LORG_EVENT_COMPACT_LAST + 1] =               \
+		id <= LORG_EVENT_COMPACT_LAST ? (4 + sizeof(struct lorg_event_##NAME) + 7) & ~7u : 0,
+	LORG_EVENTS(COMPACT_LENGTH)
+#undef COMPACT_LENGTH
+};
+#pragma GCC diagnostic pop
+
+uint32_t event_written_length(const uint64_t *word)
 {
 	uint64_t first = __atomic_load_n(word, __ATOMIC_RELAXED);
 	uint32_t id = first & 31;
@@ -68,23 +105,14 @@ static uint32_t written_length(const uint64_t *word)
 		uint32_t length = (uint32_t)(first >> 48) & ~7u;
 		return (uint16_t)(first >> 32) == LORG_EVENT_FILLER ? 0 : length;
 	}
-	if (id == LORG_EVENT_ENTER_LINE || id == LORG_EVENT_EXIT_LINE || id == LORG_EVENT_CATCH_LINE)
-		return 16;
-	return id ? 8 : 0;
+	return compact_length[id];
 }
 
 void event_finish_packet(struct lorg_packet *packet, uint32_t process)
 {
-	uint32_t end = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
-	if (end > LORG_CHUNK_SIZE)
-		end = LORG_CHUNK_SIZE;
-	for (uint32_t at = LORG_PACKET_HEAD; at + 8 <= end;) {
-		uint32_t length = written_length((uint64_t *)((char *)packet + at));
-		if (!length)
-			return;
-		at += length;
-	}
-	arena_chunk_full(packet->chunk_index, process);
+	uint32_t position = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
+	if (packet->committed + LORG_PACKET_HEAD == position)
+		arena_chunk_full(packet->chunk_index, process);
 }
 
 /* Leaves the current chunk. */
@@ -101,17 +129,30 @@ static void close_packet(struct thread *self)
 		event_finish_packet(packet, self->process_index);
 }
 
-/* A chunk that lost the race against a handler's goes back as it came: zero. */
-static void give_back(uint32_t index, struct lorg_packet *packet)
+/* A chunk that lost the race against a handler's goes back as it came: zero. One that has kept something is a full one. */
+static void give_back(struct thread *self, uint32_t index, struct lorg_packet *packet)
 {
+	if (packet->committed) {
+		arena_chunk_full(index, self->process_index);
+		return;
+	}
 	memset(packet, 0, sizeof *packet);
 	__atomic_store_n(arena_chunk_control(index), 0, __ATOMIC_RELEASE);
+}
+
+/* What of its old contents a chunk has kept ends there; in the head's place for its size, which the collector fills. */
+static uint32_t take_kept(struct lorg_packet *packet)
+{
+	uint64_t end = packet->packet_bits;
+	packet->packet_bits = 0;
+	return end > LORG_PACKET_HEAD && end <= LORG_CHUNK_SIZE ? (uint32_t)end : LORG_PACKET_HEAD;
 }
 
 static void begin_packet(struct thread *self, struct lorg_packet *packet, uint32_t index, uint64_t lost)
 {
 	struct lorg_process *process = self->process;
 	const struct lorg_image *image = arena_image(process->image);
+	uint32_t end = take_kept(packet);
 	packet->magic = LORG_PACKET_MAGIC;
 	memcpy(packet->trace_uuid, the_arena.trace_uuid, sizeof packet->trace_uuid);
 	packet->sequence = next_sequence(self);
@@ -124,8 +165,11 @@ static void begin_packet(struct thread *self, struct lorg_packet *packet, uint32
 	memcpy(packet->image, image ? image->id : the_program.image_id, sizeof packet->image);
 	packet->begin = clock_now();
 	packet->last = packet->begin;
+	packet->committed = end - LORG_PACKET_HEAD;
+	if (end > LORG_PACKET_HEAD)
+		definitions_restamp(packet, end, packet->begin);
 	/* Last, release: from here on the collector reads. */
-	__atomic_store_n(&packet->position, LORG_PACKET_HEAD, __ATOMIC_RELEASE);
+	__atomic_store_n(&packet->position, end, __ATOMIC_RELEASE);
 }
 
 /* Makes chunk `index` the thread's current one, unless a handler has taken one meanwhile. */
@@ -133,37 +177,26 @@ static void open_packet(struct thread *self, uint32_t index)
 {
 	struct lorg_packet *packet = arena_chunk(index);
 	struct lorg_process *process = self->process;
-	uint64_t lost = process->lost - process->lost_told;
+	uint64_t lost = take_untold(process);
 	struct lorg_packet *seen = 0;
-	process->lost_told += lost;
 	begin_packet(self, packet, index, lost);
 	__asm__ volatile("cmpxchgq %2, %1" : "+a"(seen), "+m"(self->packet) : "r"(packet) : "memory", "cc");
 	if (!seen) {
 		process->session[0].chunk = index + 1;
 		return;
 	}
-	process->lost_told -= lost;
-	give_back(index, packet);
+	if (!packet->committed)
+		give_back_untold(process, lost);
+	give_back(self, index, packet);
 }
 
 /* ---- no room ---- */
 
-static uint32_t count_events(const struct lorg_packet *packet)
-{
-	uint32_t count = 0;
-	uint32_t end = packet->position < LORG_CHUNK_SIZE ? packet->position : LORG_CHUNK_SIZE;
-	for (uint32_t at = LORG_PACKET_HEAD; at + 8 <= end;) {
-		const uint64_t *word = (const void *)((const char *)packet + at);
-		uint32_t length = written_length(word);
-		int withdrawn = (uint32_t)*word == LORG_EVENT_EXTENDED && (uint16_t)(*word >> 32) == LORG_EVENT_WITHDRAWN;
-		count += length && !withdrawn;
-		at += length ? length : 8;
-	}
-	return count;
-}
+/* In the head of a full chunk that is not to be used again. */
+enum { DEFINITIONS_ALONE = 1 };
 
-/* Flight recorder: this thread's oldest full chunk is used again; what it held is counted as lost. */
-static uint32_t take_oldest_own(struct thread *self)
+/* This thread's oldest full chunk that is not given to definitions; UINT32_MAX: none. */
+static uint32_t find_oldest_own(const struct thread *self)
 {
 	uint32_t mapped = __atomic_load_n(&the_arena.mapped_chunks, __ATOMIC_ACQUIRE);
 	uint64_t mine = lorg_chunk_word(LORG_CHUNK_FULL, 0, self->process_index);
@@ -171,21 +204,44 @@ static uint32_t take_oldest_own(struct thread *self)
 	for (uint32_t i = 0; i < mapped; i++) {
 		if (__atomic_load_n(arena_chunk_control(i), __ATOMIC_RELAXED) != mine)
 			continue;
-		struct lorg_packet *packet = arena_chunk(i);
+		const struct lorg_packet *packet = arena_chunk(i);
+		if (packet->packet_bits == DEFINITIONS_ALONE)
+			continue;
 		if (oldest == UINT32_MAX || packet->sequence < ((struct lorg_packet *)arena_chunk(oldest))->sequence)
 			oldest = i;
 	}
-	if (oldest == UINT32_MAX)
-		return oldest;
-	uint64_t filling = lorg_chunk_word(LORG_CHUNK_FILLING, 0, self->process_index);
-	/* Acquire: the collector may be about to take it, too. */
-	if (!__atomic_compare_exchange_n(arena_chunk_control(oldest), &mine, filling, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
-		return UINT32_MAX;
-	struct lorg_packet *packet = arena_chunk(oldest);
-	uint64_t lost = count_events(packet) + packet->events_discarded;
-	__asm__ volatile("addq %1, %0" : "+m"(self->process->lost) : "r"(lost) : "cc");
-	memset(packet, 0, LORG_CHUNK_SIZE);
 	return oldest;
+}
+
+/*
+ * Flight recorder: this thread's oldest full chunk is used again; what it held is counted as lost, but for definitions.
+ * A chunk that is half full of those is left to them for good.
+ */
+static uint32_t take_oldest_own(struct thread *self)
+{
+	for (;;) {
+		uint32_t oldest = find_oldest_own(self), dropped;
+		uint64_t mine = lorg_chunk_word(LORG_CHUNK_FULL, 0, self->process_index);
+		uint64_t filling = lorg_chunk_word(LORG_CHUNK_FILLING, 0, self->process_index);
+		/* Acquire: the collector may be about to take it, too. */
+		if (oldest == UINT32_MAX || !__atomic_compare_exchange_n(arena_chunk_control(oldest), &mine, filling, 0, __ATOMIC_ACQUIRE,
+									 __ATOMIC_RELAXED))
+			return UINT32_MAX;
+		struct lorg_packet *packet = arena_chunk(oldest);
+		uint32_t end = definitions_keep(packet, &dropped);
+		uint64_t lost = dropped + packet->events_discarded;
+		__asm__ volatile("addq %1, %0" : "+m"(self->process->lost) : "r"(lost) : "cc");
+		if (end <= LORG_CHUNK_SIZE / 2) {
+			memset(packet, 0, LORG_PACKET_HEAD);
+			packet->packet_bits = end;
+			return oldest;
+		}
+		packet->events_discarded = 0;
+		packet->packet_bits = DEFINITIONS_ALONE;
+		packet->committed = end - LORG_PACKET_HEAD;
+		__atomic_store_n(&packet->position, end, __ATOMIC_RELAXED);
+		arena_chunk_full(oldest, self->process_index);
+	}
 }
 
 /* Waits for a chunk. Bounded; once in vain, it is not tried again until a chunk has been had. */
@@ -211,12 +267,30 @@ static uint32_t wait_for_chunk(struct thread *self)
 	return UINT32_MAX;
 }
 
+/*
+ * Faster than the collector: it is given time, the more the further it is behind, so that memory does not grow by what
+ * waits for it. Not for long: it may be asleep, and there is room.
+ */
+static void let_collector_catch_up(const struct thread *self)
+{
+	enum { CHUNKS_A_ROUND = 2, MOST_ROUNDS = 40, ROUND_NS = 50000 };
+	if (the_arena.overflow != LORG_OVERFLOW_BLOCK || self->waited_in_vain || !system_calls_allowed())
+		return;
+	for (uint32_t round = 0; round < MOST_ROUNDS; round++) {
+		uint32_t backlog = arena_backlog();
+		if (backlog <= round * CHUNKS_A_ROUND)
+			return;
+		raw_sleep_ns(ROUND_NS);
+	}
+}
+
 /* A new current chunk. 0 on success, -1: there is none, the event is lost. */
 static int next_packet(struct thread *self)
 {
 	close_packet(self);
 	if (__atomic_load_n(&the_arena.shared->settings_generation, __ATOMIC_RELAXED) != the_arena.seen_generation)
 		arena_refresh();
+	let_collector_catch_up(self);
 	uint32_t index = arena_take_chunk(LORG_CHUNK_FILLING, 0, self->process_index);
 	if (index == UINT32_MAX && the_arena.overflow == LORG_OVERFLOW_OVERWRITE)
 		index = take_oldest_own(self);
@@ -239,6 +313,7 @@ static int still_owner(struct thread *self)
 	if (process->index == self->process_index && process->state >= LORG_PROCESS_ALIVE)
 		return 1;
 	__atomic_fetch_add(&the_arena.shared->damage_count, 1, __ATOMIC_RELAXED);
+	call_counters_forget(self);
 	self->packet = 0;
 	self->process = 0;
 	if (self->off != THREAD_OFF_FOREVER && thread_claim())
@@ -249,10 +324,10 @@ static int still_owner(struct thread *self)
 
 /* ---- extended events ---- */
 
-/* The offset of `size` bytes in *packet, 0: none. */
-static uint32_t reserve(struct thread *self, uint32_t size, uint64_t *tick, struct lorg_packet **packet)
+/* The offset of `size` bytes for an event in *packet; 0: none, and it is counted. */
+static uint32_t reserve(struct thread *self, uint16_t id, uint32_t size, uint64_t *tick, struct lorg_packet **packet)
 {
-	for (int attempt = 0; attempt < 3; attempt++) {
+	for (int attempt = 0; attempt < 3 && size <= UINT16_MAX - 7; attempt++) {
 		*packet = self->packet;
 		uint32_t at = *packet ? event_reserve_in(*packet, size, UINT64_MAX, tick) : 0;
 		if (at)
@@ -264,7 +339,7 @@ static uint32_t reserve(struct thread *self, uint32_t size, uint64_t *tick, stru
 		if (next_packet(self))
 			break;
 	}
-	count_lost(self);
+	count_lost(self, id);
 	return 0;
 }
 
@@ -279,15 +354,18 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 	uint32_t length = sizeof(struct lorg_extended) + size;
 	uint64_t tick;
 	struct lorg_packet *packet;
+	if (position)
+		*position = 0;
+	/* A call may have taken long; the arena may be elsewhere by now. */
+	if (!*fork_guard && !self->claiming && !thread_claim())
+		return 0;
 	int again = self->ending && id != LORG_EVENT_EXIT;
 	for (unsigned i = 0; i < count; i++)
 		length += bytes[i].length;
 	length = (length + 7) & ~7u;
-	if (position)
-		*position = 0;
 	if (again)
 		event_withdraw_exit(self);
-	uint32_t at = length <= UINT16_MAX - 7 ? reserve(self, length, &tick, &packet) : 0;
+	uint32_t at = reserve(self, id, length, &tick, &packet);
 	if (!at) {
 		if (again)
 			event_write_exit(self);
@@ -309,8 +387,7 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 	__atomic_store_n(word, first_word(id, length), __ATOMIC_RELEASE);
 	if (position)
 		*position = self->packet == packet ? at : 0;
-	if (self->packet != packet) /* a handler has left the chunk to us */
-		event_finish_packet(packet, self->process_index);
+	event_written(self, packet, length);
 	if (again)
 		event_write_exit(self);
 	return tick;
@@ -319,6 +396,11 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 void event_write_compact_slow(struct thread *self, uint32_t id, uint64_t payload, uint32_t size)
 {
 	event_write(self, (uint16_t)id, &payload, size, 0, 0, 0);
+}
+
+void event_write_fields_slow(struct thread *self, uint32_t id, const void *fields, uint32_t size)
+{
+	event_write(self, (uint16_t)id, fields, size, 0, 0, 0);
 }
 
 /* ---- the exit that stays last ---- */
@@ -340,6 +422,7 @@ void event_write_exit(struct thread *self)
 	const struct lorg_process *process = self->process;
 	if (!process)
 		return;
+	self->process->exit_lost = 0;
 	struct lorg_event_EXIT event = {.program = process->exit.program,
 					.reason = process->exit.reason,
 					.status = process->exit.status,
@@ -391,6 +474,23 @@ uint32_t memory_peek_text(const char *text)
 			break;
 	}
 	return length < LORG_TEXT_MAXIMUM ? length : LORG_TEXT_MAXIMUM;
+}
+
+uint32_t memory_peek_start_of_text(char *to, const char *text, uint32_t room)
+{
+	uint32_t length = 0;
+	while (text && length < room) {
+		/* Up to a border that no page lies across. */
+		uint32_t part = 256 - ((uint32_t)(uintptr_t)(text + length) & 255);
+		if (part > room - length)
+			part = room - length;
+		uint32_t got = memory_peek(to + length, text + length, part);
+		uint32_t told = (uint32_t)text_length(to + length, got);
+		length += told;
+		if (told < part)
+			break;
+	}
+	return length;
 }
 
 void event_gap(struct thread *self, const char *what, const char *why)

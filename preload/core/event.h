@@ -24,14 +24,30 @@ static inline uint64_t clock_now(void)
 	return __builtin_ia32_rdtsc();
 }
 
+/* Bytes of the event that begins with this word; 0 for a reserved one that is not yet written. */
+HIDDEN uint32_t event_written_length(const uint64_t *word);
+
 /*
  * A chunk that its thread has left is handed to the collector, but not while an event in it is reserved and not yet
  * written (by code that a signal handler has interrupted): then that code hands it over. `process` is its owner.
  */
 HIDDEN void event_finish_packet(struct lorg_packet *packet, uint32_t process);
 
+/*
+ * To be called behind the commit of each event: `size` of its bytes are written. One instruction, so that a handler's
+ * own are not forgotten.
+ */
+static inline __attribute__((always_inline)) void event_written(struct thread *self, struct lorg_packet *packet, uint32_t size)
+{
+	__asm__ volatile("addl %1, %0" : "+m"(packet->committed) : "ri"(size) : "memory", "cc");
+	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
+		event_finish_packet(packet, self->process_index);
+}
+
 /* Slow path of compact events: no chunk, chunk full, a long pause. payload: `size` bytes (4 or 8), little endian. */
 HIDDEN void event_write_compact_slow(struct thread *self, uint32_t id, uint64_t payload, uint32_t size);
+/* The same for more of them. */
+HIDDEN void event_write_fields_slow(struct thread *self, uint32_t id, const void *fields, uint32_t size);
 
 /*
  * Moves the position by `size` and stamps, in one step. Returns the offset, or 0 when the chunk has no room (or was
@@ -68,11 +84,13 @@ static inline uint32_t event_reserve_in(struct lorg_packet *packet, uint32_t siz
  * The common case of a compact event that fits one word (id and 32 bits): no call, no loop, one reading of the clock.
  * Returns 0, with nothing done, in every other case. An event that a handler has interrupted between its reserve and
  * its commit is whole again when the handler returns.
+ *
+ * A thread that has a chunk has an entry; whether both are still its own (fork_guard) the caller has looked at.
  */
 static inline __attribute__((always_inline)) int event_try_word(struct thread *self, uint32_t id, uint32_t value)
 {
 	struct lorg_packet *packet = self->packet;
-	if (__builtin_expect(!packet || (self->ending | self->no_clock) || the_arena.clock.source != LORG_CLOCK_TSC, 0))
+	if (__builtin_expect(!packet || self->not_plain, 0))
 		return 0;
 	uint32_t position = __atomic_load_n(&packet->position, __ATOMIC_RELAXED);
 	if (__builtin_expect(position - LORG_PACKET_HEAD > LORG_CHUNK_SIZE - LORG_PACKET_HEAD - 8, 0))
@@ -81,19 +99,19 @@ static inline __attribute__((always_inline)) int event_try_word(struct thread *s
 	uint64_t now = __builtin_ia32_rdtsc();
 	if (__builtin_expect(now - last > LORG_TICK_MASK, 0)) /* a long pause, or backwards */
 		return 0;
-	uint32_t seen;
+	uint32_t seen = position;
+	int moved;
 	/* As in event_reserve_in. */
-	__asm__ volatile("cmpxchgl %3, %1"
-			 : "=a"(seen), "+m"(packet->position)
-			 : "0"(position), "r"(position + 8)
-			 : "memory", "cc");
-	if (__builtin_expect(seen != position, 0))
+	__asm__ volatile("cmpxchgl %3, %2"
+			 : "+a"(seen), "=@ccz"(moved), "+m"(packet->position)
+			 : "r"(position + 8)
+			 : "memory");
+	if (__builtin_expect(!moved, 0))
 		return 0;
 	packet->last = now;
-	uint64_t word = id | (now & LORG_TICK_MASK) << 5 | (uint64_t)value << 32;
+	uint64_t word = (uint32_t)now << 5 | id | (uint64_t)value << 32;
 	__atomic_store_n((uint64_t *)((char *)packet + position), word, __ATOMIC_RELEASE);
-	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
-		event_finish_packet(packet, self->process_index);
+	event_written(self, packet, 8);
 	return 1;
 }
 
@@ -103,6 +121,36 @@ static inline void event_write_word(struct thread *self, uint32_t id, uint32_t v
 	if (__builtin_expect(!event_try_word(self, id, value), 0))
 		event_write_compact_slow(self, id, value, 4);
 }
+
+/*
+ * A compact event of more than one word, without a call: its `size` bytes of fields are four and a multiple of eight. What
+ * does not go this way is written in the extended form.
+ */
+static inline __attribute__((always_inline)) void event_write_compact(struct thread *self, uint32_t id, const void *fields,
+								       uint32_t size)
+{
+	struct lorg_packet *packet = self->packet;
+	const uint32_t length = 4 + size;
+	uint64_t tick;
+	uint32_t at = packet && !self->ending ? event_reserve_in(packet, length, LORG_TICK_MASK, &tick) : 0;
+	if (__builtin_expect(at == 0, 0)) {
+		event_write_fields_slow(self, id, fields, size);
+		return;
+	}
+	char *event = (char *)packet + at;
+	uint32_t first;
+	__builtin_memcpy(&first, fields, sizeof first);
+	__atomic_store_n((uint64_t *)event, LORG_EVENT_EXTENDED | (uint64_t)LORG_EVENT_FILLER << 32 | (uint64_t)length << 48,
+			 __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__builtin_memcpy(event + 8, (const char *)fields + 4, size - 4);
+	/* Commit. Release: the collector that sees the id sees the rest. */
+	__atomic_store_n((uint64_t *)event, (uint32_t)tick << 5 | id | (uint64_t)first << 32, __ATOMIC_RELEASE);
+	event_written(self, packet, length);
+}
+
+#define EVENT_WRITE_COMPACT(self, NAME, ...)                                                                               \
+	event_write_compact(self, LORG_EVENT_##NAME, &(struct lorg_event_##NAME){__VA_ARGS__}, sizeof(struct lorg_event_##NAME))
 
 /* An extended event whose fields are written where they stay: for the hottest of them. */
 struct event_place {
@@ -141,8 +189,7 @@ static inline void event_commit(struct thread *self, const struct event_place *p
 {
 	uint64_t *word = (uint64_t *)(place->fields - sizeof(struct lorg_extended));
 	__atomic_store_n(word, event_first_word(id, place->length), __ATOMIC_RELEASE);
-	if (__builtin_expect(self->packet != place->packet, 0)) /* a handler has left the chunk to us */
-		event_finish_packet(place->packet, self->process_index);
+	event_written(self, place->packet, place->length);
 }
 
 /* Bytes of a TEXT or BLOB field. */
@@ -188,8 +235,7 @@ static inline __attribute__((always_inline)) uint64_t event_write_fixed(struct t
 	__builtin_memcpy(event + sizeof(struct lorg_extended), fields, size);
 	/* Commit. Release: the collector that sees the id sees the rest. */
 	__atomic_store_n(word, LORG_EVENT_EXTENDED | (uint64_t)id << 32 | (uint64_t)length << 48, __ATOMIC_RELEASE);
-	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
-		event_finish_packet(packet, self->process_index);
+	event_written(self, packet, length);
 	return tick;
 }
 
@@ -205,6 +251,9 @@ HIDDEN uint32_t memory_peek(void *to, const void *from, uint32_t length);
 
 /* Length of a program's string, at most LORG_TEXT_MAXIMUM; 0 when it cannot be read or is NULL. */
 HIDDEN uint32_t memory_peek_text(const char *text);
+
+/* Copies the first `room` bytes of a program's string, without its end; returns how many there are. */
+HIDDEN uint32_t memory_peek_start_of_text(char *to, const char *text, uint32_t room);
 
 /* GAP with a count of 1. Texts are constant strings or short copies. */
 HIDDEN void event_gap(struct thread *self, const char *what, const char *why);

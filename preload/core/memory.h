@@ -12,6 +12,9 @@
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
+/* Small state of the whole program that a fork child changes: it stands together, so that one page has to be copied. */
+#define FORK_STATE __attribute__((section("lorg_fork_state")))
+
 HIDDEN void *memcpy(void *restrict to, const void *restrict from, size_t length);
 HIDDEN void *memmove(void *to, const void *from, size_t length);
 HIDDEN void *memset(void *to, int byte, size_t length);

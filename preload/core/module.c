@@ -18,9 +18,9 @@ extern struct r_debug _r_debug;
 static struct {
 	uint64_t base, start, end;
 } told[LORG_MODULES];
-static uint32_t told_count;
+static uint32_t told_count FORK_STATE;
 /* 1 while a thread is telling. Never waited for. */
-static uint32_t telling;
+static uint32_t telling FORK_STATE;
 
 struct module {
 	uint64_t base, start, end;
@@ -49,22 +49,33 @@ static void find_build_id(struct module *module, uint64_t note, uint64_t size)
 	}
 }
 
+static void take_program_header(struct module *module, const ElfW(Phdr) *header)
+{
+	uint64_t start = module->base + header->p_vaddr;
+	if (header->p_type == PT_NOTE && !module->build_id_length)
+		find_build_id(module, start, header->p_memsz);
+	if (header->p_type != PT_LOAD)
+		return;
+	if (start < module->start)
+		module->start = start;
+	if (start + header->p_memsz > module->end)
+		module->end = start + header->p_memsz;
+}
+
 static int read_program_headers(struct module *module, uint64_t address, uint32_t count)
 {
+	enum { AT_ONCE = 16, MOST = 64 };
+	ElfW(Phdr) headers[AT_ONCE];
 	module->start = UINT64_MAX;
-	for (uint32_t i = 0; i < count && i < 64; i++) {
-		ElfW(Phdr) header;
-		if (memory_peek(&header, (void *)(address + i * sizeof header), sizeof header) != sizeof header)
+	if (count > MOST)
+		count = MOST;
+	for (uint32_t first = 0; first < count; first += AT_ONCE) {
+		uint32_t part = count - first < AT_ONCE ? count - first : AT_ONCE;
+		uint32_t length = part * (uint32_t)sizeof *headers;
+		if (memory_peek(headers, (void *)(address + first * sizeof *headers), length) != length)
 			return -1;
-		uint64_t start = module->base + header.p_vaddr;
-		if (header.p_type == PT_NOTE)
-			find_build_id(module, start, header.p_memsz);
-		if (header.p_type != PT_LOAD)
-			continue;
-		if (start < module->start)
-			module->start = start;
-		if (start + header.p_memsz > module->end)
-			module->end = start + header.p_memsz;
+		for (uint32_t i = 0; i < part; i++)
+			take_program_header(module, &headers[i]);
 	}
 	return module->end > module->start ? 0 : -1;
 }
@@ -92,21 +103,29 @@ static int already_told(uint64_t base)
 	return 0;
 }
 
+/* That of an object that has gone, or a new one. */
+static uint32_t free_place(void)
+{
+	uint32_t place = 0;
+	while (place < told_count && told[place].end)
+		place++;
+	return place;
+}
+
 static void tell(struct thread *self, uint64_t base, const char *path, int main_program)
 {
 	struct module module;
 	char text[LORG_MODULES > 512 ? 512 : LORG_MODULES];
-	if (already_told(base) || told_count >= LORG_MODULES || read_module(&module, base, main_program))
+	uint32_t place = free_place();
+	if (already_told(base) || place >= LORG_MODULES || read_module(&module, base, main_program))
 		return;
 	uint32_t length = 0;
 	if (main_program) {
 		long got = raw_syscall3(SYS_readlink, (long)"/proc/self/exe", (long)text, sizeof text);
 		length = raw_failed(got) ? 0 : (uint32_t)got;
 	}
-	if (!length) {
-		length = memory_peek_text(path);
-		length = memory_peek(text, path, length < sizeof text ? length : sizeof text);
-	}
+	if (!length)
+		length = memory_peek_start_of_text(text, path, sizeof text);
 	if (!length && !main_program)
 		length = (uint32_t)(text_append(text, text + sizeof text, "[vdso]") - text);
 	struct event_bytes bytes[] = {{module.build_id, module.build_id_length}, {text, length}};
@@ -116,10 +135,45 @@ static void tell(struct thread *self, uint64_t base, const char *path, int main_
 					  .build_id_length = module.build_id_length,
 					  .path_length = length};
 	event_write(self, LORG_EVENT_MODULE, &event, sizeof event, bytes, 2, 0);
-	told[told_count].base = base;
-	told[told_count].start = module.start;
-	told[told_count].end = module.end;
-	__atomic_store_n(&told_count, told_count + 1, __ATOMIC_RELEASE);
+	told[place].base = base;
+	told[place].start = module.start;
+	/* Release: who sees the end sees the rest. */
+	__atomic_store_n(&told[place].end, module.end, __ATOMIC_RELEASE);
+	if (place == told_count)
+		__atomic_store_n(&told_count, told_count + 1, __ATOMIC_RELEASE);
+}
+
+/* Bits of those told that the loader's list has. 0: not to be known just now. */
+static int find_mapped(uint64_t mapped[LORG_MODULES / 64])
+{
+	const struct link_map *at = link_map_first();
+	for (int i = 0; at && i < LORG_MODULES; i++) {
+		struct link_map entry;
+		if (memory_peek(&entry, at, offsetof(struct link_map, l_prev)) != offsetof(struct link_map, l_prev))
+			return 0;
+		for (uint32_t k = 0; k < told_count; k++)
+			if (told[k].end && told[k].base == entry.l_addr)
+				mapped[k / 64] |= 1ull << k % 64;
+		at = entry.l_next;
+	}
+	return !at;
+}
+
+void modules_closed(struct thread *self)
+{
+	uint32_t expected = 0;
+	if (!system_calls_allowed() ||
+	    !__atomic_compare_exchange_n(&telling, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+		return;
+	uint64_t mapped[LORG_MODULES / 64] = {0};
+	int known = find_mapped(mapped);
+	for (uint32_t i = 0; known && i < told_count; i++) {
+		if (!told[i].end || (mapped[i / 64] >> i % 64 & 1))
+			continue;
+		EVENT_WRITE(self, MODULE_UNLOADED, .base = told[i].base, .start = told[i].start);
+		__atomic_store_n(&told[i].end, 0, __ATOMIC_RELEASE);
+	}
+	__atomic_store_n(&telling, 0, __ATOMIC_RELEASE);
 }
 
 void modules_tell(struct thread *self)
@@ -139,12 +193,19 @@ void modules_tell(struct thread *self)
 	__atomic_store_n(&telling, 0, __ATOMIC_RELEASE);
 }
 
-void module_note(struct thread *self, uint64_t address)
+int module_is_told(uint64_t address)
 {
 	uint32_t count = __atomic_load_n(&told_count, __ATOMIC_ACQUIRE);
 	for (uint32_t i = 0; i < count; i++)
 		if (address >= told[i].start && address < told[i].end)
-			return;
+			return 1;
+	return 0;
+}
+
+void module_note(struct thread *self, uint64_t address)
+{
+	if (module_is_told(address))
+		return;
 	/* Objects that dlclose has taken away may have made room for this one: tell again what is at their place. */
 	modules_tell(self);
 }

@@ -12,23 +12,22 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "preload/call/call.h"
 #include "preload/core/event.h"
+#include "preload/core/make_way.h"
 #include "preload/core/module.h"
 #include "preload/core/raw.h"
 
 __thread struct thread this_thread __attribute__((tls_model("initial-exec")));
-struct program the_program;
+struct program the_program FORK_STATE;
 
-/* Until program_begin: a guard that says "not ours". */
-static volatile uint32_t no_guard;
-volatile uint32_t *fork_guard = &no_guard;
-/* The page that MADV_WIPEONFORK clears in a child. */
-static volatile uint32_t guard_page[1024] __attribute__((aligned(4096)));
+/* The page that MADV_WIPEONFORK clears in a child. Until program_begin it says "not ours". */
+volatile uint32_t fork_guard[FORK_GUARD_WORDS] __attribute__((aligned(4096)));
 
 /* Slabs of process entries that this image knows. Grows by fetch_add; a fork child inherits a copy. */
 static uint32_t slabs[1024];
-static uint32_t slab_count;
-static uint32_t slab_hint;
+static uint32_t slab_count FORK_STATE;
+static uint32_t slab_hint FORK_STATE;
 
 enum { GLIBC_TID_OFFSET = 0x2d0 }; /* struct pthread.tid on x86-64, glibc 2.24 to 2.41; verified at start */
 
@@ -84,11 +83,29 @@ static uint32_t tid_in_proc(void)
 	return the_program.nested ? last_number("/proc/thread-self") : 0; /* "PID/task/TID" */
 }
 
+/*
+ * A fork child is numbered as its parent is, unless it is the first of a namespace of its own, or of one that its parent
+ * has gone to: then it has no parent that it can see. Asked first, since /proc costs more.
+ */
+static int is_numbered_alike(const struct lorg_image *image)
+{
+	return !the_program.nested && image->own_pid && system_calls_allowed() && raw_syscall3(SYS_getppid, 0, 0, 0) > 0;
+}
+
 /* To be called when image->own_pid stands. */
 static void learn_proc_pid(struct lorg_image *image)
 {
 	image->proc_pid = pid_in_proc();
 	the_program.nested = image->proc_pid && image->own_pid && image->proc_pid != image->own_pid;
+}
+
+/* The same for a fork child. */
+static void learn_proc_pid_of_child(struct lorg_image *image)
+{
+	if (is_numbered_alike(image))
+		image->proc_pid = the_arena.same_proc ? image->own_pid : 0;
+	else
+		learn_proc_pid(image);
 }
 
 static void learn_tid_offset(void)
@@ -123,7 +140,7 @@ static uint64_t mix(uint64_t value)
 
 static void make_image_id(uint8_t id[16], const uint8_t seed[16])
 {
-	static uint64_t counter;
+	static uint64_t counter FORK_STATE;
 	uint64_t words[2];
 	uint64_t number = __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
 	memcpy(words, seed, sizeof words);
@@ -216,6 +233,7 @@ static struct lorg_process *process_take(uint32_t image_index)
 		return 0;
 	process->image = image_index;
 	process->birth_tick = clock_now();
+	process->session[0].flags = the_arena.flags_new;
 	return process;
 }
 
@@ -233,7 +251,10 @@ static void thread_become(struct thread *self, struct lorg_process *process)
 	self->ending = 0;
 	self->exit_position = 0;
 	self->waited_in_vain = 0;
+	self->other_clock = the_arena.clock.source != LORG_CLOCK_TSC;
 	self->process_index = process->index;
+	self->moves = arena_moves();
+	self->flags_matter = the_arena.flags_matter;
 	__atomic_store_n(&process->state, LORG_PROCESS_ALIVE, __ATOMIC_RELEASE);
 	/* Last: a signal handler that sees the entry may write. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -244,7 +265,12 @@ static void thread_become(struct thread *self, struct lorg_process *process)
 
 static struct thread *claim_as_new_thread(struct thread *self)
 {
-	struct lorg_process *process = process_take(the_program.image_index);
+	struct lorg_process *process = thread_announced(self);
+	if (process) {
+		thread_adopt(process);
+		return self;
+	}
+	process = process_take(the_program.image_index);
 	if (!process) {
 		__atomic_fetch_add(&the_arena.shared->uncounted_lost, 1, __ATOMIC_RELAXED);
 		return 0;
@@ -293,11 +319,14 @@ struct thread *thread_claim(void)
 	struct thread *self = &this_thread;
 	if (!is_attached() || self->off == THREAD_OFF_FOREVER || self->claiming)
 		return 0;
-	if (self->off == THREAD_OFF_CHECK && *fork_guard)
+	int owned = *fork_guard || fork_guard[FORK_GUARD_MOVED];
+	if (owned)
+		arena_follow(self);
+	if (self->off == THREAD_OFF_CHECK && owned)
 		return claim_shared_storage(self);
 	self->claiming = 1;
 	struct thread *result = self;
-	if (!*fork_guard)
+	if (!owned)
 		claim_as_fork_child(self);
 	else if (!self->process)
 		result = claim_as_new_thread(self);
@@ -311,6 +340,7 @@ static struct lorg_process nobody;
 void thread_give_up(struct thread *self)
 {
 	self->off = THREAD_OFF_FOREVER;
+	call_counters_forget(self);
 	self->packet = 0;
 	self->process_index = UINT32_MAX; /* not nobody's: it is never taken for an owner */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -321,9 +351,8 @@ void thread_give_up(struct thread *self)
 
 static void guard_begin(void)
 {
-	long advised = raw_madvise((void *)guard_page, sizeof guard_page, MADV_WIPEONFORK);
-	guard_page[0] = 1;
-	fork_guard = guard_page;
+	long advised = raw_madvise((void *)fork_guard, sizeof fork_guard, MADV_WIPEONFORK);
+	*fork_guard = 1;
 	if (raw_failed(advised)) {
 		/* No such advice (an old kernel): only forks that pass a hook are noticed. */
 		the_arena.shared->damage_count++;
@@ -379,7 +408,7 @@ void program_begin(int argc, char **argv, char **envp)
 	learn_tid_offset();
 	uint32_t index = image_take(birth, random ? random : previous);
 	if (index == UINT32_MAX) {
-		arena_detach("no room for another image");
+		arena_give_up(LORG_ATTACH_NO_IMAGE);
 		return;
 	}
 	struct lorg_image *image = arena_image(index);
@@ -404,6 +433,7 @@ void program_begin(int argc, char **argv, char **envp)
 	guard_begin();
 	/* Release: the collector reads the fields once it sees ALIVE. */
 	__atomic_store_n(&image->state, LORG_IMAGE_ALIVE, __ATOMIC_RELEASE);
+	self->begun = 1;
 	if (!claim_as_new_thread(self))
 		return;
 	write_image(self, image, (struct event_bytes){program_file, program_file_length}, argument_bytes(argc, argv));
@@ -461,9 +491,12 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 {
 	struct thread *self = &this_thread;
 	uint32_t was_claiming = self->claiming, no_clock = self->no_clock;
+	struct call_thread *call = self->call;
 	uint32_t parent = self->process_index, parent_tid = self->process ? self->process->own_tid : 0;
+	struct lorg_process *maker = reserved == UINT32_MAX ? 0 : self->process;
 	memset(self, 0, sizeof *self);
 	self->claiming = 1;
+	self->begun = 1;
 	self->no_clock = no_clock;
 	if (!is_attached()) {
 		self->claiming = was_claiming;
@@ -471,7 +504,7 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	}
 	uint32_t index = child_image(reserved, how);
 	if (index == UINT32_MAX) {
-		arena_detach("no room for another image");
+		arena_give_up(LORG_ATTACH_NO_IMAGE);
 		self->claiming = was_claiming;
 		return;
 	}
@@ -484,7 +517,9 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	image->birth = how;
 	image->own_pid = the_program.own_pid;
 	image->seccomp = the_program.seccomp;
-	learn_proc_pid(image);
+	learn_proc_pid_of_child(image);
+	if (maker)
+		spawning_child_runs(maker, LORG_SPAWNING_IMAGE | (index + 1), the_program.own_pid);
 	modules_forget();
 	arena_fork_child();
 	*fork_guard = 1;
@@ -494,6 +529,7 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 		/* Its only thread. A raw fork leaves the parent's tid in libc's block. */
 		if (the_program.own_pid)
 			self->process->own_tid = the_program.own_pid;
+		call_forked(self, call);
 		write_image(self, image, (struct event_bytes){program_file, program_file_length}, (struct event_bytes){0, 0});
 		write_spawned(self, image, how, parent_tid);
 	}
@@ -530,7 +566,7 @@ void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t 
 	struct lorg_image *image = arena_image(index);
 	image->birth = how;
 	image->own_pid = pid;
-	image->proc_pid = pid_in_proc();
+	image->proc_pid = !is_numbered_alike(image) ? pid_in_proc() : the_arena.same_proc ? pid : 0;
 	image->vfork_child = 1;
 	process->own_tid = pid;
 	self->parent.packet = self->packet;
@@ -542,20 +578,28 @@ void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t 
 	process->parent = self->parent.process_index;
 	__atomic_store_n(&image->state, LORG_IMAGE_ALIVE, __ATOMIC_RELEASE);
 	thread_become(self, process);
+	call_shared_child_begins(self);
 	write_image(self, image, (struct event_bytes){program_file, program_file_length}, (struct event_bytes){0, 0});
 	write_spawned(self, image, how, self->parent.process ? self->parent.process->own_tid : 0);
 }
 
 /* The scratch memory goes back clean, as every free chunk. */
-static void give_back_scratch(struct lorg_process *process)
+static void give_back_chunk(uint32_t *owner)
 {
-	uint32_t chunk = process->scratch_chunk;
+	uint32_t chunk = *owner;
 	void *memory = chunk ? arena_chunk(chunk - 1) : 0;
 	if (!memory)
 		return;
-	process->scratch_chunk = 0;
+	*owner = 0;
 	memset(memory, 0, LORG_CHUNK_SIZE);
 	__atomic_store_n(arena_chunk_control(chunk - 1), 0, __ATOMIC_RELEASE);
+}
+
+static void give_back_scratch(struct lorg_process *process)
+{
+	give_back_chunk(&process->scratch_chunk);
+	for (unsigned i = 0; i < sizeof process->match_scratch / sizeof *process->match_scratch; i++)
+		give_back_chunk(&process->match_scratch[i]);
 }
 
 void thread_leave_shared_child(void)
@@ -573,6 +617,7 @@ void thread_leave_shared_child(void)
 	self->exit_position = 0;
 	self->vfork_child = 0;
 	self->off = 0;
+	call_shared_child_ends(self);
 	memset(&self->parent, 0, sizeof self->parent);
 	if (packet)
 		event_finish_packet(packet, child->index);
@@ -596,8 +641,24 @@ struct lorg_process *thread_announce(void)
 	return process;
 }
 
+/* What the thread has written before it was known which it is stays with an entry of its own. */
+static void leave_entry(struct thread *self)
+{
+	struct lorg_process *process = self->process;
+	struct lorg_packet *packet = self->packet;
+	self->packet = 0;
+	call_counters_forget(self);
+	self->call = 0; /* no call is open in it yet that is more than an entry */
+	if (packet)
+		event_finish_packet(packet, process->index);
+	give_back_scratch(process);
+	__atomic_store_n(&process->state, LORG_PROCESS_ENDED, __ATOMIC_RELEASE);
+}
+
 void thread_adopt(struct lorg_process *entry)
 {
+	if (this_thread.process)
+		leave_entry(&this_thread);
 	entry->own_tid = thread_own_tid();
 	entry->proc_tid = tid_in_proc();
 	thread_become(&this_thread, entry);

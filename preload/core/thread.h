@@ -23,29 +23,52 @@ enum thread_off {
 	THREAD_OFF_CHECK = 2,	/* others run on this thread-local storage, too: asked of the kernel who this is */
 };
 
+struct call_thread;
+
 /* Thread-local, initial-exec, all zero at first. Small: it stands in the static TLS block of every thread. */
 struct thread {
 	struct lorg_packet *packet;   /* chunk being filled, NULL: none */
 	struct lorg_process *process; /* entry in the arena, NULL: not yet claimed */
+	/* Whatever keeps an event from being written the short way, to be looked at in one word. */
+	union {
+		struct {
+			uint16_t off;	      /* enum thread_off; nonzero: thread_claim decides at every event */
+			uint16_t no_clock;    /* 1: reading the TSC would fault (strict seccomp) */
+			uint16_t ending;      /* 1: its exit is written; see thread_exit() */
+			uint16_t other_clock; /* 1: the trace's clock is not the TSC */
+		};
+		uint64_t not_plain;
+	};
+	uint32_t call_region;	      /* whose shadow was last found to be there; 0: look (preload/call/shadow.c) */
 	uint32_t process_index;
-	uint32_t off;		      /* enum thread_off; nonzero: thread_claim decides at every event */
-	uint32_t no_clock;	      /* 1: reading the TSC would fault (strict seccomp) */
-	uint32_t ending;	      /* 1: its exit is written; see thread_exit() */
+	void *call_counters;	      /* directory of the thread's counters of functions, NULL: none yet (call/count.c) */
+	struct call_thread *call;     /* what else preload/call keeps of a thread, NULL: nothing yet */
 	uint32_t exit_position;	      /* of the exit event in the current chunk, 0 none */
 	uint32_t vfork_child;	      /* 1: this is a vfork child on its parent's TLS */
 	uint32_t claiming;	      /* guards thread_claim against itself in signal handlers */
 	uint64_t last_tick;	      /* of the chunk it has left; time goes on from there where no clock may be read */
 	uint32_t sequence;	      /* of the newest chunk taken */
 	uint32_t waited_in_vain;      /* 1: the last wait for a chunk ran out; no more waiting until one is had */
-	uint32_t busy;		      /* > 0: inside lorg's own slow path; hooks forward */
+	/* What keeps a hook from going its usual way, to be looked at in one word. */
+	union {
+		struct {
+			uint32_t busy;	       /* > 0: inside lorg's own slow path; hooks forward */
+			uint32_t flags_matter; /* 1: the process's own flags say what is recorded (abi.h) */
+		};
+		uint64_t guarded;
+	};
+	uint8_t match_depth;	      /* evaluations of match specifications under way, handlers' included; call/surroundings.c */
+	uintptr_t match_frames[2];    /* where their frames are on the stack */
 	uint32_t allocating;	      /* hook + 1 of the operator new whose malloc has not come yet; allocator.c */
 	uint32_t freeing;	      /* 1: inside operator delete, whose free is not told again */
 	uint32_t heap_looked_at;      /* 64 KiB steps of allocated words at which the heap's growth was last looked at */
 	uintptr_t allocation_caller;  /* of that operator new */
 	const void *rethrown;	      /* C++ exception that its handler has thrown again and none has caught; exception.c */
+	uint32_t moves;		      /* of the arena that it has followed; make_way.h */
 	uint32_t fork_image;	      /* index + 1 of the image reserved for the child of a fork under way; 0: none */
 	uint32_t fork_how;	      /* enum lorg_birth of that child */
 	uint32_t start_hook;	      /* hook that made this thread; spawn */
+	uint32_t begun;		      /* 1: nobody announces it any more: it has taken its entry, or is a program's first */
 	struct {
 		struct lorg_packet *packet;
 		struct lorg_process *process;
@@ -68,10 +91,41 @@ struct program {
 	uint32_t locked_memory;	  /* atomic; 1: mlockall(MCL_FUTURE) is on */
 	uint32_t ending;	  /* atomic; 1: exit has begun */
 };
-extern HIDDEN struct program the_program;
+extern HIDDEN struct program the_program FORK_STATE;
 
-/* The page that the kernel wipes in a fork child: 1 while this image owns its state. */
-extern HIDDEN volatile uint32_t *fork_guard;
+/*
+ * The page that the kernel wipes in a fork child: its first word is 1 while this image owns its state. What else stands
+ * in it is forgotten by a fork, so that who looks at that need not look at the first word, too.
+ */
+enum fork_guard_word {
+	FORK_GUARD_OWNED,
+	FORK_GUARD_ANNOUNCED,
+	FORK_GUARD_MOVED, /* 1: this image owns its state, and the arena is elsewhere: each thread has to follow (make_way.h) */
+	FORK_GUARD_WORDS = 1024
+};
+extern HIDDEN volatile uint32_t fork_guard[FORK_GUARD_WORDS];
+
+/*
+ * What a call that the compiler announces (-finstrument-functions) is to do, in the one word that it looks at first.
+ * Unknown at the start, in a fork child, and whenever it may have changed; function.c finds out.
+ */
+enum announced {
+	ANNOUNCED_UNKNOWN,
+	ANNOUNCED_DORMANT,   /* nobody records and there is no next definition: nothing */
+	ANNOUNCED_RECORDED,  /* this image has an arena, whose gates say more, and no next definition */
+	ANNOUNCED_FORWARDED, /* there is a next definition */
+};
+
+static inline enum announced announced_calls(void)
+{
+	return (enum announced)fork_guard[FORK_GUARD_ANNOUNCED];
+}
+
+/* Relaxed: who finds out stores the same; a state that has just become wrong is harmless for one more call. */
+static inline void announced_calls_set(enum announced state)
+{
+	fork_guard[FORK_GUARD_ANNOUNCED] = state;
+}
 
 /* True while system calls for our own sake are harmless. */
 static inline int system_calls_allowed(void)
@@ -152,6 +206,12 @@ HIDDEN void thread_abandon(struct lorg_process *entry);
  */
 HIDDEN void thread_exit(int program, enum lorg_reason reason, int status, uint32_t hook);
 
+/*
+ * hooks/thread_create.c: the entry that the calling thread's creator has announced, when it has not come to take it; else
+ * NULL. libc's block names the slot for ever, also in a fork child that has a copy of it: self->begun is looked at first.
+ */
+HIDDEN struct lorg_process *thread_announced(struct thread *self);
+
 /* 64 KiB of memory of this thread that no one else uses, or NULL. Kept until the thread ends. */
 HIDDEN void *thread_scratch(void);
 
@@ -163,6 +223,23 @@ static inline void thread_busy(struct thread *self)
 static inline void thread_idle(struct thread *self)
 {
 	self->busy--;
+}
+
+/* The calling thread is about to make `child` (lorg_process.spawning); the other fields are set. */
+static inline void spawning_begins(struct thread *self, uint32_t child)
+{
+	/* Release: whoever sees the child sees of what kind it is. */
+	__atomic_store_n(&self->process->spawning.child, child, __ATOMIC_RELEASE);
+}
+static inline void spawning_ends(struct thread *self)
+{
+	__atomic_store_n(&self->process->spawning.child, 0, __ATOMIC_RELAXED);
+}
+/* In the child. Its maker may be elsewhere by now, and making another. */
+static inline void spawning_child_runs(struct lorg_process *maker, uint32_t child, uint32_t number)
+{
+	uint64_t seen = child;
+	__atomic_compare_exchange_n(&maker->spawning.child, &seen, child | (uint64_t)number << 32, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
 /* What the calling thread is inside of, for post-mortems. wait_clear when the call returns. */

@@ -88,20 +88,26 @@ static struct mallinfo2 heap_state(void)
 	return function();
 }
 
-/* Tells when the allocator has mapped more than ever; looked at after each 64 KiB that a thread has asked for. */
-static void tell_growth(struct thread *self)
+/* Tells when the allocator has mapped more than ever. */
+static __attribute__((noinline)) void look_at_heap(struct thread *self)
 {
 	static uint64_t told; /* bytes; atomic, only rises */
-	uint32_t step = (uint32_t)(self->process->words_allocated / HEAP_STEP_WORDS);
-	if (step == self->heap_looked_at)
-		return;
-	self->heap_looked_at = step;
 	struct mallinfo2 state = heap_state();
 	uint64_t mapped = state.arena + state.hblkhd, seen = __atomic_load_n(&told, __ATOMIC_RELAXED);
 	while (mapped > seen && !__atomic_compare_exchange_n(&told, &seen, mapped, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
 	if (mapped > seen)
 		EVENT_WRITE(self, HEAP_GROWN, .words = words(state.uordblks + state.hblkhd), .mapped_words = words(mapped));
+}
+
+/* The heap is looked at after each 64 KiB that a thread has asked for. */
+static inline void tell_growth(struct thread *self)
+{
+	uint32_t step = (uint32_t)(self->process->words_allocated / HEAP_STEP_WORDS);
+	if (__builtin_expect(step == self->heap_looked_at, 1))
+		return;
+	self->heap_looked_at = step;
+	look_at_heap(self);
 }
 
 /* ---- what is kept ---- */
@@ -117,7 +123,7 @@ static inline void count_block(struct lorg_process *process, const void *result,
 	}
 }
 
-static __attribute__((noinline)) void tell_block(struct request *request, const void *result)
+static inline __attribute__((always_inline)) void tell_block_here(struct request *request, const void *result)
 {
 	struct thread *self = request->self;
 	if (!result && !request->size)
@@ -127,15 +133,29 @@ static __attribute__((noinline)) void tell_block(struct request *request, const 
 		request->caller = self->allocation_caller;
 		self->allocating = 0;
 	}
-	EVENT_WRITE_HOT(self, ALLOCATE, .result = (uintptr_t)result, .size = request->size, .old = request->old,
-			.caller = request->caller, .hook = request->hook, .alignment = (uint32_t)request->alignment);
+	if (__builtin_expect(request->size <= UINT32_MAX && !request->old && !request->alignment, 1))
+		EVENT_WRITE_COMPACT(self, BLOCK_TAKEN, .size = (uint32_t)request->size, .result = (uintptr_t)result,
+				    .caller_hook = (request->caller & 0xffffffffffff) | (uint64_t)request->hook << 48);
+	else
+		EVENT_WRITE(self, ALLOCATE, .result = (uintptr_t)result, .size = request->size, .old = request->old,
+			    .caller = request->caller, .hook = request->hook, .alignment = (uint32_t)request->alignment);
 	tell_growth(self);
+}
+
+static __attribute__((noinline)) void tell_block(struct request *request, const void *result)
+{
+	tell_block_here(request, result);
+}
+
+static inline __attribute__((always_inline)) void tell_free_here(struct thread *self, const void *block, uint32_t hook)
+{
+	if (!self->freeing)
+		EVENT_WRITE_COMPACT(self, BLOCK_GIVEN_BACK, .pointer = (uintptr_t)block, .hook = hook);
 }
 
 static __attribute__((noinline)) void tell_free(struct thread *self, const void *block, uint32_t hook)
 {
-	if (!self->freeing)
-		EVENT_WRITE_HOT(self, FREE, .pointer = (uintptr_t)block, .hook = hook);
+	tell_free_here(self, block, hook);
 }
 
 /* Returns 0: forward only. */
@@ -182,7 +202,12 @@ static SLOW void *malloc_told(size_t size, uintptr_t caller)
 	struct request request;
 	if (!request_begin(&request, HOOK_malloc, size, 0, caller))
 		return REAL(malloc)(size);
-	return request_end(&request, REAL(malloc)(size));
+	void *result = REAL(malloc)(size);
+	if (request.gate & LORG_GATE_COUNT)
+		count_block(request.self->process, result, size);
+	if (request.gate & LORG_GATE_ALLOCATION)
+		tell_block_here(&request, result);
+	return result;
 }
 
 static SLOW void *malloc_slow(size_t size, uintptr_t caller)
@@ -363,8 +388,23 @@ static inline struct thread *free_begin(uint32_t hook, const void *block)
 	return gate & LORG_GATE_COUNT ? self : 0;
 }
 
+static SLOW void free_told(void *object)
+{
+	struct thread *self = object ? thread_self() : 0;
+	if (self && !self->busy) {
+		tell_free_here(self, object, HOOK_free);
+		if (hook_gate(HOOK_free) & LORG_GATE_COUNT)
+			self->process->frees++;
+	}
+	REAL(free)(object);
+}
+
 static SLOW void free_slow(void *object)
 {
+	if (hook_gate(HOOK_free) & LORG_GATE_ALLOCATION) {
+		free_told(object);
+		return;
+	}
 	struct thread *self = free_begin(HOOK_free, object);
 	if (self)
 		self->process->frees++;

@@ -48,6 +48,25 @@ uint32_t environment_count(char *const *given)
 	return count;
 }
 
+const char *environment_library_path(char *const *given, char *to, uint32_t room)
+{
+	static const char name[] = "LD_LIBRARY_PATH=";
+	uint32_t count = environment_count(given), length = sizeof name - 1;
+	const char *found = 0;
+	for (uint32_t i = 0; count != ENVIRONMENT_UNREADABLE && i < count; i++) {
+		char beginning[sizeof name] = "";
+		memory_peek(beginning, given[i], length);
+		if (!memcmp(beginning, name, length)) /* the loader takes the last one */
+			found = given[i] + length;
+	}
+	if (!found)
+		return 0;
+	uint32_t got = memory_peek_text(found);
+	got = memory_peek(to, found, got < room - 1 ? got : room - 1);
+	to[got] = 0;
+	return to;
+}
+
 /* ---- looking at entries ---- */
 
 static enum entry_kind kind_of(const char *beginning)

@@ -27,6 +27,9 @@ struct environment_request {
 /* Entries before the NULL, or ENVIRONMENT_UNREADABLE. */
 HIDDEN uint32_t environment_count(char *const *given);
 
+/* The value of LD_LIBRARY_PATH, copied to `to` and cut to `room`; NULL: not set. */
+HIDDEN const char *environment_library_path(char *const *given, char *to, uint32_t room);
+
 /*
  * Copies the pointers, but for what an earlier image of this recording has left of ours, and appends LD_PRELOAD and
  * LORG, in this order, last. A LD_PRELOAD of the program's own stays where it is: the loader takes the last, which

@@ -12,6 +12,7 @@
  */
 #include <stdlib.h>
 
+#include "preload/call/call.h"
 #include "preload/hook.h"
 #include "preload/hooks/exception.h"
 #include "preload/hooks/scope.h"
@@ -101,6 +102,97 @@ static struct event_bytes type_name(const struct type_information *type)
 	return bytes;
 }
 
+struct event_bytes exception_type_name(const void *type)
+{
+	return type_name(type);
+}
+
+/* What follows the head in the type_info of a class with one base, at the same address, or with several (the ABI). */
+struct one_base {
+	struct type_information head;
+	const struct type_information *base;
+};
+struct several_bases {
+	struct type_information head;
+	uint32_t flags, count;
+};
+struct base {
+	const struct type_information *type;
+	int64_t offset_and_flags; /* offset << 8; flag 1: virtual */
+};
+enum { BASES = 8, BASE_DEPTH = 8, SLOT_WHAT = 2 };
+
+/* The name of a type's own class: what stands before the table of its functions is that class's type_info. */
+static int is_of_class(const struct type_information *type, const char *name)
+{
+	const struct type_information *class = 0;
+	return memory_peek(&class, (const struct type_information *const *)type->methods - 1, sizeof class) == sizeof class &&
+	       is_readable(class) && text_equal(class->name + (class->name[0] == '*'), name);
+}
+
+static int64_t exception_offset(const struct type_information *type, int depth);
+
+static int64_t offset_in_several(const struct type_information *type, int depth)
+{
+	struct several_bases head;
+	struct base bases[BASES];
+	if (memory_peek(&head, type, sizeof head) != sizeof head || head.count > BASES ||
+	    memory_peek(bases, (const struct several_bases *)type + 1, head.count * (uint32_t)sizeof *bases) != head.count * sizeof *bases)
+		return -1;
+	for (uint32_t i = 0; i < head.count; i++) {
+		int64_t inner = bases[i].offset_and_flags & 1 ? -1 : exception_offset(bases[i].type, depth + 1);
+		if (inner >= 0)
+			return (bases[i].offset_and_flags >> 8) + inner;
+	}
+	return -1;
+}
+
+/* Where in an object of this type its std::exception stands; -1: nowhere, or in a virtual base. */
+static int64_t exception_offset(const struct type_information *type, int depth)
+{
+	struct one_base one;
+	if (depth > BASE_DEPTH || !is_readable(type))
+		return -1;
+	if (text_equal(type->name + (type->name[0] == '*'), "St9exception"))
+		return 0;
+	if (is_of_class(type, "N10__cxxabiv121__vmi_class_type_infoE"))
+		return offset_in_several(type, depth);
+	if (!is_of_class(type, "N10__cxxabiv120__si_class_type_infoE") || memory_peek(&one, type, sizeof one) != sizeof one)
+		return -1;
+	return exception_offset(one.base, depth + 1);
+}
+
+/* The loaded object with the highest base not above the address. */
+static const struct link_map *object_around(const void *address)
+{
+	const struct link_map *best = 0;
+	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
+		if (object->l_addr <= (uintptr_t)address && (!best || object->l_addr > best->l_addr))
+			best = object;
+	return best;
+}
+
+static int is_of_runtime(const void *code)
+{
+	const struct link_map *object = object_around(code);
+	return object && object != link_map_own() && symbol_find_in(object, "__cxa_begin_catch", "", 0);
+}
+
+struct event_bytes exception_what(const void *object, const void *type)
+{
+	struct event_bytes what = {0, 0};
+	int64_t offset = object ? exception_offset(type, 0) : -1;
+	const void *part = (const char *)object + offset;
+	const void *const *methods;
+	const void *code;
+	if (offset < 0 || memory_peek(&methods, part, sizeof methods) != sizeof methods ||
+	    memory_peek(&code, methods + SLOT_WHAT, sizeof code) != sizeof code || !is_of_runtime(code))
+		return what;
+	what.data = ((const char *(*)(const void *))(uintptr_t)code)(part);
+	what.length = memory_peek_text(what.data);
+	return what;
+}
+
 /* The thread, when the call is to be told. */
 static struct thread *teller(uint32_t hook)
 {
@@ -150,6 +242,8 @@ void hook___cxa_throw(void *object, void *type, void (*destructor)(void *))
 			self->rethrown = 0;
 		tell_throw(self, HOOK___cxa_throw, object, type, caller);
 	}
+	if (call_targets_exist() && thread_self())
+		call_raised(thread_self(), (uintptr_t)__builtin_frame_address(0), object, type);
 	((hook_type___cxa_throw)real_for(HOOK___cxa_throw, caller))(object, type, destructor);
 	__builtin_unreachable();
 }
@@ -234,6 +328,12 @@ void hook___cxa_rethrow(void)
 		self->rethrown = exception;
 		tell_throw(self, HOOK___cxa_rethrow, object, type, caller);
 	}
+	if (call_targets_exist() && thread_self()) {
+		const struct unwind_header *exception = caught_exception(real);
+		const struct type_information *type = 0;
+		const void *object = exception ? object_of(exception, &type) : 0;
+		call_raised(thread_self(), (uintptr_t)__builtin_frame_address(0), object, type);
+	}
 	((hook_type___cxa_rethrow)real)();
 	__builtin_unreachable();
 }
@@ -263,6 +363,8 @@ void *hook___cxa_begin_catch(void *object)
 {
 	struct thread *self = teller(HOOK___cxa_begin_catch);
 	const void *caller = __builtin_return_address(0);
+	if (call_targets_exist() && thread_self())
+		call_caught(thread_self(), (uintptr_t)__builtin_frame_address(0) + 16, (uintptr_t)caller);
 	if (self)
 		tell_catch(self, object, caller);
 	return ((hook_type___cxa_begin_catch)real_for(HOOK___cxa_begin_catch, caller))(object);

@@ -38,6 +38,7 @@
 enum {
 	TEXT_ROOM = 16384, /* the two variables, and argv for the event */
 	ARGV_ROOM = LORG_TEXT_MAXIMUM,
+	LIBRARY_PATH_ROOM = 1024,
 };
 
 /* A thread's exec in progress. One inside another (a handler's) is not traced, only forwarded with a gap. */
@@ -261,6 +262,13 @@ static const char *look(struct lookahead *seen, const struct exec_request *reque
 		look_behind_loader(seen, request, &caller);
 	if (!seen->loadable)
 		return seen->reason;
+	if (seen->sanitizers[0]) {
+		char library_path[LIBRARY_PATH_ROOM];
+		const char *missing = lookahead_missing(seen, request->directory, request->path, request->flags,
+							environment_library_path(request->environment, library_path, sizeof library_path));
+		if (missing)
+			return missing;
+	}
 	return preload_is_reachable() ? 0 : "liblorg.so cannot be reached from there (chroot, or another user's)";
 }
 

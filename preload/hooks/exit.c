@@ -9,12 +9,14 @@
  * moves the EXIT behind itself (thread.h, thread_exit). Signals are told from
  * outside, by the collector.
  */
+#include "preload/hooks/message_match.h"
 #include "preload/hooks/exit.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
+#include "preload/call/call.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/spawn.h"
 
@@ -48,6 +50,8 @@ void program_ends(uint32_t hook, int status)
 void thread_ends(uint32_t hook, int killed)
 {
 	int saved_errno = *hook_errno();
+	if (thread_self() && !this_thread.ending)
+		call_thread_left(&this_thread, (uintptr_t)__builtin_frame_address(0), killed);
 	if (hook_gate(hook) && thread_self() && !this_thread.ending)
 		thread_exit(0, killed ? LORG_REASON_KILLED : LORG_REASON_NORMAL, 0, hook_table[hook].shown_as);
 	*hook_errno() = saved_errno;
@@ -98,13 +102,28 @@ void hook_quick_exit_2_10(int status)
 	__builtin_unreachable();
 }
 
+static void tell_abort(struct thread *self)
+{
+	struct match_run run = {.begun = 0};
+	struct lorg_event_SIGNAL_SENT event = {.entry = clock_now(),
+					       .signal = SIGABRT,
+					       .hook = HOOK_abort,
+					       .to_pid = (int)program_own_pid(),
+					       .to_tid = self->process->own_tid};
+	if ((the_arena.message_programs & LORG_MASK_SEND) && !signal_sent_passes(&run, self, &event))
+		return;
+	event.message_value_length = run.message.length;
+	event_write(self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, &run.message, 1, 0);
+	if (run.begun)
+		match_end(&run);
+}
+
 /* abort raises inside libc, where no hook sees it: the signal is told here, the end by the collector. */
 void hook_abort(void)
 {
 	struct thread *self = (hook_gate(HOOK_abort) & LORG_GATE_MESSAGE) && session_wants(LORG_MASK_SEND) ? thread_self() : 0;
 	if (self && !self->busy)
-		EVENT_WRITE(self, SIGNAL_SENT, .entry = clock_now(), .signal = SIGABRT, .hook = HOOK_abort, .to_pid = (int)program_own_pid(),
-			    .to_tid = self->process->own_tid);
+		tell_abort(self);
 	REAL(abort)();
 	__builtin_unreachable();
 }

@@ -19,6 +19,7 @@
 
 #include "preload/core/module.h"
 #include "preload/hook.h"
+#include "preload/patch/patch.h"
 #include "preload/hooks/exception.h"
 #include "preload/resolve/resolve.h"
 
@@ -35,8 +36,7 @@ static inline uint32_t home_slot(uint64_t key)
 
 static inline struct lorg_function *function_at(uint32_t slot)
 {
-	struct lorg_function *table = (void *)((char *)the_arena.shared + the_arena.functions_offset);
-	return table + slot;
+	return the_arena.functions + slot;
 }
 
 /* True when the slot is this function's and has been told: nothing is to be done but the event. */
@@ -45,6 +45,31 @@ static inline int is_known(const struct lorg_function *function, uint64_t key)
 	/* Acquire on the key: pairs with the CAS of whoever took the slot. */
 	return __atomic_load_n(&function->key, __ATOMIC_ACQUIRE) == key &&
 	       __atomic_load_n(&function->told, __ATOMIC_RELAXED);
+}
+
+/*
+ * Functions known by address that this image has met: address << 16 | slot in one word, so that a reader never has one
+ * function's address and another's slot. A cache of the table, nearer and shorter to look at. Relaxed atomics.
+ */
+enum { MET = 4096 };
+static uint64_t met[MET];
+
+static inline uint64_t *met_at(uint64_t address)
+{
+	return &met[address / 16 % MET]; /* functions begin at multiples of 16 */
+}
+
+/* The slot of a function that has been met and told; else LORG_FUNCTIONS or more. */
+static inline uint64_t met_slot(uint64_t address)
+{
+	_Static_assert(LORG_FUNCTIONS == 1 << 16, "a slot takes sixteen bits");
+	return __atomic_load_n(met_at(address), __ATOMIC_RELAXED) ^ address << 16;
+}
+
+static void note_met(uint64_t address, uint32_t slot)
+{
+	if (address >> 48 == 0) /* else it is none */
+		__atomic_store_n(met_at(address), address << 16 | slot, __ATOMIC_RELAXED);
 }
 
 /* The slot of a key, taken if it is new; NO_SLOT when the table is full around its home. */
@@ -91,11 +116,6 @@ static __attribute__((noinline, cold)) void *find_next(enum next_index index)
 	return found;
 }
 
-static inline int no_next_function(enum next_index index)
-{
-	return __builtin_expect(__atomic_load_n(&next_functions[index], __ATOMIC_RELAXED) == (const void *)&nothing, 1);
-}
-
 /* The next definition, or NULL. */
 static inline void *next_function(enum next_index index)
 {
@@ -121,6 +141,7 @@ static void functions_unloaded(void)
 {
 	for (int i = 0; i < NEXT_COUNT; i++)
 		__atomic_store_n(&next_functions[i], (void *)0, __ATOMIC_RELAXED);
+	announced_calls_set(ANNOUNCED_UNKNOWN);
 }
 
 /* ---- -finstrument-functions ---- */
@@ -136,7 +157,7 @@ static void tell_function(struct thread *self, uint32_t slot, uint64_t address)
 }
 
 /* Everything that is not the common case. */
-static __attribute__((noinline)) void tell_call_slow(uint32_t id, uint64_t address)
+static __attribute__((noinline, cold)) void tell_call_slow(uint32_t id, uint64_t address)
 {
 	struct thread *self = thread_self();
 	int32_t slot = self ? find_slot(address) : NO_SLOT;
@@ -145,6 +166,8 @@ static __attribute__((noinline)) void tell_call_slow(uint32_t id, uint64_t addre
 	if (slot != NO_SLOT) {
 		tell_function(self, (uint32_t)slot, address);
 		event_write_word(self, id, (uint32_t)slot);
+		if (is_known(function_at((uint32_t)slot), address))
+			note_met(address, (uint32_t)slot);
 		return;
 	}
 	module_note(self, address);
@@ -154,48 +177,72 @@ static __attribute__((noinline)) void tell_call_slow(uint32_t id, uint64_t addre
 		EVENT_WRITE(self, EXIT_ADDRESS, .address = address);
 }
 
-/* The common case, in the wrapper itself: a jump to the rest is the only call, so no register is saved. */
+/*
+ * The common case, in the wrapper itself: a jump to the rest is the only call, so no register is saved. That this
+ * thread has its place in the arena shows in its having a chunk.
+ */
 static inline __attribute__((always_inline)) void tell_call(uint32_t hook, uint32_t id, uint64_t address)
 {
-	struct thread *self = &this_thread;
-	uint32_t slot = home_slot(address);
-	if (!(hook_gate(hook) & LORG_GATE_CALL))
+	if (!(__atomic_load_n(&hook_gates[hook], __ATOMIC_RELAXED) & LORG_GATE_CALL))
 		return;
-	if (__builtin_expect(
-		    !thread_is_ready(self) || !is_known(function_at(slot), address) || !event_try_word(self, id, slot), 0))
+	uint64_t slot = met_slot(address);
+	if (__builtin_expect(slot >= LORG_FUNCTIONS || !event_try_word(&this_thread, id, (uint32_t)slot), 0))
 		tell_call_slow(id, address);
 }
 
-static __attribute__((noinline)) void enter_and_forward(void *function, void *site)
+/* Finds out what announced calls are to do. Two threads that look at once find the same. */
+static enum announced announced_look(void)
 {
-	tell_call(HOOK___cyg_profile_func_enter, LORG_EVENT_ENTER, (uintptr_t)function);
+	enum announced found = ANNOUNCED_FORWARDED;
+	if (!next_function(NEXT_CYG_ENTER) && !next_function(NEXT_CYG_EXIT))
+		found = __atomic_load_n(&hook_gates, __ATOMIC_ACQUIRE) ? ANNOUNCED_RECORDED : ANNOUNCED_DORMANT;
+	/* A fork child may not be known as one yet: it looks again. */
+	if (found != ANNOUNCED_RECORDED || *fork_guard)
+		announced_calls_set(found);
+	return found;
+}
+
+/* Not known yet, or the program has a definition of its own. */
+static __attribute__((noinline, cold)) void enter_unusual(void *function, void *site)
+{
+	enum announced state = announced_look();
+	if (hook_gate(HOOK___cyg_profile_func_enter) & LORG_GATE_CALL)
+		tell_call_slow(LORG_EVENT_ENTER, (uintptr_t)function);
 	hook_type___cyg_profile_func_enter next = (hook_type___cyg_profile_func_enter)next_function(NEXT_CYG_ENTER);
-	if (next)
+	if (state == ANNOUNCED_FORWARDED && next)
 		next(function, site);
 }
 
-static __attribute__((noinline)) void exit_and_forward(void *function, void *site)
+static __attribute__((noinline, cold)) void exit_unusual(void *function, void *site)
 {
-	tell_call(HOOK___cyg_profile_func_exit, LORG_EVENT_EXIT_FUNCTION, (uintptr_t)function);
+	enum announced state = announced_look();
+	if (hook_gate(HOOK___cyg_profile_func_exit) & LORG_GATE_CALL)
+		tell_call_slow(LORG_EVENT_EXIT_FUNCTION, (uintptr_t)function);
 	hook_type___cyg_profile_func_exit next = (hook_type___cyg_profile_func_exit)next_function(NEXT_CYG_EXIT);
-	if (next)
+	if (state == ANNOUNCED_FORWARDED && next)
 		next(function, site);
 }
 
 void hook___cyg_profile_func_enter(void *function, void *site)
 {
-	if (no_next_function(NEXT_CYG_ENTER))
+	enum announced state = announced_calls();
+	if (__builtin_expect(state == ANNOUNCED_DORMANT, 1)) /* as short as an empty hook; the other way has time */
+		return;
+	if (__builtin_expect(state == ANNOUNCED_RECORDED, 1))
 		tell_call(HOOK___cyg_profile_func_enter, LORG_EVENT_ENTER, (uintptr_t)function);
 	else
-		enter_and_forward(function, site);
+		enter_unusual(function, site);
 }
 
 void hook___cyg_profile_func_exit(void *function, void *site)
 {
-	if (no_next_function(NEXT_CYG_EXIT))
+	enum announced state = announced_calls();
+	if (__builtin_expect(state == ANNOUNCED_DORMANT, 1)) /* as short as an empty hook; the other way has time */
+		return;
+	if (__builtin_expect(state == ANNOUNCED_RECORDED, 1))
 		tell_call(HOOK___cyg_profile_func_exit, LORG_EVENT_EXIT_FUNCTION, (uintptr_t)function);
 	else
-		exit_and_forward(function, site);
+		exit_unusual(function, site);
 }
 
 /* ---- -qfunctrace ---- */
@@ -243,8 +290,7 @@ static inline void write_line(struct thread *self, uint32_t id, uint32_t slot, u
 	words[1] = line;
 	/* Commit. Release: the collector that sees the id sees the line. */
 	__atomic_store_n(words, id | (tick & LORG_TICK_MASK) << 5 | (uint64_t)slot << 32, __ATOMIC_RELEASE);
-	if (__builtin_expect(self->packet != packet, 0)) /* a handler has left the chunk to us */
-		event_finish_packet(packet, self->process_index);
+	event_written(self, packet, SIZE);
 }
 
 static __attribute__((noinline)) void tell_named_slow(struct thread *self, const struct named_call *call)
@@ -311,6 +357,15 @@ void hook___func_trace_catch(const char *const procedure, const char *const file
 
 /* ---- dlclose: what was found in an object may go with it ---- */
 
+static void tell_unloaded(void)
+{
+	int saved_errno = *hook_errno();
+	struct thread *self = hook_gates ? thread_self() : 0;
+	if (self && !self->busy)
+		modules_closed(self);
+	*hook_errno() = saved_errno;
+}
+
 int hook_dlclose(void *object)
 {
 	hook_type_dlclose real = REAL(dlclose);
@@ -321,5 +376,7 @@ int hook_dlclose(void *object)
 	hooks_forget_late();
 	exceptions_unloaded();
 	functions_unloaded();
+	patch_closed();
+	tell_unloaded();
 	return result;
 }

@@ -14,6 +14,7 @@
  */
 #include <signal.h>
 
+#include "preload/hooks/message_match.h"
 #include "preload/hook.h"
 #include "preload/hooks/handler_entry.h"
 #include "preload/resolve/resolve.h"
@@ -166,7 +167,7 @@ static __attribute__((noinline)) void tell_receipt(int signal, const siginfo_t *
 			event.from_uid = information->si_uid;
 		}
 	}
-	event_write(self, LORG_EVENT_SIGNAL_RECEIVED, &event, sizeof event, 0, 0, 0);
+	write_signal_received(self, &event);
 }
 
 /* Where every entry jumps to, and where the handler's frame takes our place. */

@@ -24,30 +24,47 @@ enum { THREADS_TIMED_OUT = thrd_timedout };
 
 /* ---- the locks a thread holds; written by the thread alone ---- */
 
-static void hold(struct thread *self, uint64_t object)
+static __attribute__((noinline, cold)) void forget_oldest(uint64_t *held)
+{
+	memmove(held, held + 1, (LORG_HELD_OBJECTS - 1) * sizeof *held);
+}
+
+static inline void hold(struct thread *self, uint64_t object)
 {
 	uint64_t *held = self->process->held;
 	unsigned count = 0;
 	while (count < LORG_HELD_OBJECTS && held[count])
 		count++;
-	if (count == LORG_HELD_OBJECTS) {
-		memmove(held, held + 1, (LORG_HELD_OBJECTS - 1) * sizeof *held);
+	if (__builtin_expect(count == LORG_HELD_OBJECTS, 0)) {
+		forget_oldest(held);
 		count--;
 	}
 	held[count] = object;
 }
 
-/* Forgets the newest hold of the object. */
-static void let_go(struct thread *self, uint64_t object)
+/* The newest hold of an object that is not the newest of all. */
+static __attribute__((noinline)) void let_go_below(uint64_t *held, unsigned count, uint64_t object)
 {
-	uint64_t *held = self->process->held;
-	for (unsigned i = LORG_HELD_OBJECTS; i-- > 0;) {
+	for (unsigned i = count; i-- > 0;) {
 		if (held[i] != object)
 			continue;
-		memmove(held + i, held + i + 1, (LORG_HELD_OBJECTS - 1 - i) * sizeof *held);
-		held[LORG_HELD_OBJECTS - 1] = 0;
+		memmove(held + i, held + i + 1, (count - 1 - i) * sizeof *held);
+		held[count - 1] = 0;
 		return;
 	}
+}
+
+/* Forgets the newest hold of the object. */
+static inline void let_go(struct thread *self, uint64_t object)
+{
+	uint64_t *held = self->process->held;
+	unsigned count = 0;
+	while (count < LORG_HELD_OBJECTS && held[count])
+		count++;
+	if (__builtin_expect(count && held[count - 1] == object, 1))
+		held[count - 1] = 0;
+	else
+		let_go_below(held, count, object);
 }
 
 /* Barriers and once controls are waited for, nothing is taken. */
@@ -73,13 +90,13 @@ static void tell_acquired(struct hook_call *call, uint64_t object)
 {
 	if (is_held(call->hook->shown_as))
 		hold(call->self, object);
-	EVENT_WRITE_HOT(call->self, ACQUIRED, .object = object, .hook = call->hook->shown_as);
+	EVENT_WRITE_COMPACT(call->self, LOCK_TAKEN, .object = object, .hook = call->hook->shown_as);
 }
 
 static void tell_released(struct hook_call *call, uint64_t object)
 {
 	let_go(call->self, object);
-	EVENT_WRITE_HOT(call->self, RELEASED, .object = object, .hook = call->hook->shown_as);
+	EVENT_WRITE_COMPACT(call->self, LOCK_GIVEN_BACK, .object = object, .hook = call->hook->shown_as);
 }
 
 /* ---- would it wait? ---- */
@@ -169,6 +186,8 @@ void lock_enter(struct hook_call *call)
 
 void lock_leave(struct hook_call *call, intptr_t result)
 {
+	if (!hook_returned(call))
+		return;
 	switch (call->hook->role) {
 	case ROLE_condition:
 		running_in(call, call->argument[0], result);
@@ -216,7 +235,7 @@ static __attribute__((noinline)) int lock_told(uint32_t id, void *object)
 		return result;
 	if (is_held(hook_table[id].shown_as))
 		hold(self, (uintptr_t)object);
-	EVENT_WRITE_HOT(self, ACQUIRED, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
+	EVENT_WRITE_COMPACT(self, LOCK_TAKEN, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
 	return result;
 }
 
@@ -321,7 +340,7 @@ static __attribute__((noinline)) int unlock_told(uint32_t id, void *object)
 	struct thread *self = hook_gate(id) & LORG_GATE_ALL ? thread_self() : 0;
 	if (self && !self->busy) {
 		let_go(self, (uintptr_t)object);
-		EVENT_WRITE_HOT(self, RELEASED, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
+		EVENT_WRITE_COMPACT(self, LOCK_GIVEN_BACK, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
 	}
 	return real(object);
 }

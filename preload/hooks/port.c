@@ -17,7 +17,9 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
+#include "preload/hooks/port_meeting.h"
 #include "preload/hooks/port_table.h"
+#include "preload/hooks/running.h"
 #include "preload/hooks/timeout.h"
 
 enum port_scratch {
@@ -25,7 +27,13 @@ enum port_scratch {
 	SCRATCH_GENERATION, /* of the descriptor that PORT_IN was written for, + 1; 0: none */
 	SCRATCH_DRIVER,     /* of the descriptor that listens */
 	SCRATCH_WAIT_SET,   /* 1: it is told that the thread is in this call */
+	SCRATCH_MEETING,    /* two words: struct meeting */
 };
+
+static struct meeting *meeting_of(struct hook_call *call)
+{
+	return (struct meeting *)&call->scratch[SCRATCH_MEETING];
+}
 
 static uintptr_t argument(const struct hook_call *call, int8_t index)
 {
@@ -75,16 +83,19 @@ static void begin_wait(struct hook_call *call, int fd)
 		running_out(call, (uint64_t)(uint32_t)fd, -1);
 	} else {
 		call->scratch[SCRATCH_WAIT_SET] = 1;
-		wait_set(call->self, call->hook->shown_as, (uint64_t)(uint32_t)fd, call->entry);
+		waiting_begins(call);
+		wait_begin(call->self, call->hook->shown_as, (uint64_t)(uint32_t)fd, call->entry);
 	}
 }
 
 static void end_wait(struct hook_call *call, int fd, intptr_t result)
 {
-	if (call->scratch[SCRATCH_WAITS])
+	if (call->scratch[SCRATCH_WAITS]) {
 		running_in(call, (uint64_t)(uint32_t)fd, result);
-	else if (call->scratch[SCRATCH_WAIT_SET])
-		wait_clear(call->self);
+	} else if (call->scratch[SCRATCH_WAIT_SET]) {
+		waiting_ends(call);
+		wait_end(call->self);
+	}
 }
 
 static int may_wait(const struct hook_call *call, const struct port *port)
@@ -130,6 +141,8 @@ static void accept_enter(struct hook_call *call)
 		return;
 	call->scratch[SCRATCH_DRIVER] = port->driver;
 	port_in(call, port, fd);
+	if (port_meets(port))
+		meeting_accepts(meeting_of(call), port);
 	if (may_wait(call, port))
 		begin_wait(call, fd);
 }
@@ -149,6 +162,9 @@ static void use_enter(struct hook_call *call)
 	int fd = descriptor_of(call);
 	struct port *port = used_port(call, fd);
 	port_in(call, port, fd);
+	if (port && call->hook->role == ROLE_connect && port_meets(port))
+		meeting_connects(meeting_of(call), port, fd, (const void *)argument(call, call->hook->argument.address),
+				 (uint32_t)argument(call, call->hook->argument.address_length));
 	if (may_wait(call, port))
 		begin_wait(call, fd);
 	else
@@ -262,10 +278,11 @@ static uint32_t accepted_peer(const struct hook_call *call, int fd, void *to)
 	return port_address(fd, SYS_getpeername, to);
 }
 
-static void accept_leave(struct hook_call *call, int fd)
+static void accept_leave(struct hook_call *call, int fd, struct meeting_peer met)
 {
 	uint8_t peer[PORT_ADDRESS_MAXIMUM];
-	struct port_origin origin = {.hook = call->hook->shown_as, .from = -1, .access = O_RDWR, .connected = 1};
+	struct port_origin origin = {.hook = call->hook->shown_as, .from = -1, .access = O_RDWR, .connected = 1,
+				     .met_device = met.device, .met_inode = met.inode};
 	origin.driver = (uint8_t)call->scratch[SCRATCH_DRIVER];
 	uint32_t flags = call->hook->argument.flags >= 0 ? status_flags((int)argument(call, call->hook->argument.flags)) : 0;
 	take_flags(&origin, flags | O_RDWR);
@@ -274,6 +291,13 @@ static void accept_leave(struct hook_call *call, int fd)
 		origin.peer_length = accepted_peer(call, fd, peer);
 	}
 	port_made(call->self, call->gate, fd, &origin);
+}
+
+static void accept_done(struct hook_call *call, intptr_t result)
+{
+	struct meeting_peer met = meeting_accepted(meeting_of(call), (int)result, call->error);
+	if (result >= 0)
+		accept_leave(call, (int)result, met);
 }
 
 /* ---- return: what was done to one ---------------------------------------------------------- */
@@ -304,6 +328,9 @@ static void connect_leave(struct hook_call *call, int fd, intptr_t result)
 {
 	uint8_t peer[PORT_ADDRESS_MAXIMUM];
 	struct port *port = port_of(call->self, fd);
+	if (meeting_of(call)->entry || (port && port_meets(port)))
+		meeting_connected(meeting_of(call), fd, (const void *)argument(call, call->hook->argument.address),
+				  (uint32_t)argument(call, call->hook->argument.address_length), !result);
 	if (!port)
 		return;
 	if (!result && port_channels_follow_address(port))
@@ -347,6 +374,8 @@ static void bind_leave(struct hook_call *call, int fd)
 	}
 	if (port_channels_follow_address(port))
 		port->pending = 1;
+	if (port_meets(port))
+		meeting_named(port, fd, address, length);
 	if (!(call->gate & LORG_GATE_PORT))
 		return;
 	port->registered = 1;
@@ -424,7 +453,6 @@ static void succeeded(struct hook_call *call, int fd, intptr_t result)
 	case ROLE_open: open_leave(call, (int)result); return;
 	case ROLE_open_path: path_made(call, (int)result); return;
 	case ROLE_open_pair: open_pair_leave(call); return;
-	case ROLE_accept: accept_leave(call, (int)result); return;
 	case ROLE_bind: bind_leave(call, fd); return;
 	case ROLE_duplicate: duplicate_leave(call, (int)result); return;
 	case ROLE_control: control_leave(call, fd, result); return;
@@ -441,9 +469,13 @@ static void succeeded(struct hook_call *call, int fd, intptr_t result)
 void port_leave(struct hook_call *call, intptr_t result)
 {
 	int fd = descriptor_of(call);
+	if (!hook_returned(call))
+		return;
 	end_wait(call, fd, result);
 	if (call->hook->role == ROLE_connect)
 		connect_leave(call, fd, result);
+	else if (call->hook->role == ROLE_accept)
+		accept_done(call, result);
 	else if (call->hook->error == ERROR_minus_one && result >= 0)
 		succeeded(call, fd, result);
 	port_out(call, fd);

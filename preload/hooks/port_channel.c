@@ -16,19 +16,6 @@
 
 enum { CHANNEL_TRIES = 8 };
 
-/* Third part of a channel's key. */
-enum direction {
-	DIRECTION_OUT,     /* what the object's holder writes */
-	DIRECTION_IN,      /* what it reads */
-	DIRECTION_THROUGH, /* pipes, queues: one for both ends */
-	DIRECTION_TCP,
-	DIRECTION_UDP,
-	DIRECTION_NAME, /* a name of an AF_UNIX datagram socket */
-	DIRECTION_SYSV,
-	DIRECTION_COUNTER, /* eventfd */
-	DIRECTION_LANE,    /* one priority or type of a queue */
-};
-
 /* Channels that need nothing but the inode. */
 void port_find_plain_channels(struct port *port)
 {
@@ -201,6 +188,22 @@ static void pair_socket_channels(struct port ports[2])
 			channel_alias(lorg_channel_key(ports[i].device, ports[i].inode, DIRECTION_IN), ports[i].channel_in,
 				      ports[i].driver);
 	}
+}
+
+/*
+ * Both channels have the names that the connecting end gives them: it need not know anything. The aliases are for images
+ * that come by this end over exec or a message.
+ */
+void port_meet_channels(struct port *port, uint64_t peer_device, uint64_t peer_inode)
+{
+	struct port peer = {.driver = port->driver, .device = peer_device, .inode = peer_inode};
+	port->channel_in = own_channel(&peer, DIRECTION_OUT);
+	port->channel_out = own_channel(&peer, DIRECTION_IN);
+	port->pending = 0;
+	if (!port->inode)
+		return;
+	channel_alias(lorg_channel_key(port->device, port->inode, DIRECTION_IN), port->channel_in, port->driver);
+	channel_alias(lorg_channel_key(port->device, port->inode, DIRECTION_OUT), port->channel_out, port->driver);
 }
 
 void port_pair_channels(struct port ports[2], const int pair[2])

@@ -8,6 +8,22 @@
 
 #include "preload/hook.h"
 
+/* Third part of a channel's key. */
+enum direction {
+	DIRECTION_OUT,     /* what the object's holder writes */
+	DIRECTION_IN,      /* what it reads */
+	DIRECTION_THROUGH, /* pipes, queues: one for both ends */
+	DIRECTION_TCP,
+	DIRECTION_UDP,
+	DIRECTION_NAME, /* a name of an AF_UNIX datagram socket */
+	DIRECTION_SYSV,
+	DIRECTION_COUNTER, /* eventfd */
+	DIRECTION_LANE,    /* one priority or type of a queue */
+	DIRECTION_LISTENER,	 /* an AF_UNIX socket that connections are made to: no bytes, see port_meeting.h */
+	DIRECTION_NAME_FILE,	 /* its name, which is an alias of it */
+	DIRECTION_NAME_ABSTRACT,
+};
+
 /*
  * Looks at fd by system calls and fills *port, but for its history; without
  * them (seccomp) its driver is unknown. Returns its O_ flags, or -1: it is not open.
@@ -32,6 +48,9 @@ HIDDEN void port_find_plain_channels(struct port *port);
 
 /* A channel that only this family of images can know. */
 HIDDEN uint32_t port_private_channel(const struct port *port, int fd);
+
+/* The channels of an accepted socket whose peer is known. */
+HIDDEN void port_meet_channels(struct port *port, uint64_t peer_device, uint64_t peer_inode);
 
 /* What one end of a socketpair or pipe writes, the other reads. */
 HIDDEN void port_pair_channels(struct port ports[2], const int pair[2]);

@@ -311,7 +311,9 @@ static void make_from_origin(struct port *port, int fd, const struct port_origin
 		port_take_inode(port, fd);
 	if (port->inode)
 		port_find_plain_channels(port);
-	else if (port->driver == LORG_DRIVER_EVENTFD)
+	if (origin->met_inode)
+		port_meet_channels(port, origin->met_device, origin->met_inode);
+	else if (!port->inode && port->driver == LORG_DRIVER_EVENTFD)
 		port->channel_in = port->channel_out = port_private_channel(port, fd);
 }
 

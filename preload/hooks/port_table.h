@@ -40,6 +40,7 @@ struct port_origin {
 	const void *peer; /* sockaddr, NULL: none */
 	uint32_t peer_length;
 	uint8_t connected; /* 1: ask for the local address */
+	uint64_t met_device, met_inode; /* the connecting socket of an accepted one; inode 0: not known */
 };
 
 /* The first numbers, which most programs do not go beyond; static. Owner: port_table.c. */

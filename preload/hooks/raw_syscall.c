@@ -8,6 +8,7 @@
 #include <linux/futex.h>
 #include <linux/sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/single_threaded.h>
 #include <time.h>
 
@@ -45,6 +46,7 @@ static const struct {
 	{SYS_nanosleep, HOOK_nanosleep},   {SYS_clock_nanosleep, HOOK_clock_nanosleep}, {SYS_pause, HOOK_pause},
 	{SYS_sched_yield, HOOK_sched_yield}, {SYS_wait4, HOOK_wait4},	    {SYS_waitid, HOOK_waitid},
 	{SYS_kill, HOOK_kill},		   {SYS_tgkill, HOOK_tgkill},
+	{SYS_pidfd_open, HOOK_pidfd_open}, {SYS_pidfd_send_signal, HOOK_pidfd_send_signal},
 };
 
 enum { NO_HOOK = HOOK_COUNT };
@@ -159,7 +161,8 @@ static long futex(uintptr_t caller, const long a[6])
 	long result = real_syscall()(SYS_futex, a[0], a[1], a[2], a[3], a[4], a[5]);
 	saved_errno = *hook_errno();
 	call.error = result == -1 ? saved_errno : 0;
-	running_in(&call, (uint64_t)a[0], result);
+	if (hook_returned(&call))
+		running_in(&call, (uint64_t)a[0], result);
 	*hook_errno() = saved_errno;
 	return result;
 }
@@ -222,6 +225,37 @@ static long settings_by(long number, const long a[6])
 	return result;
 }
 
+/* What a program does to memory of which ours may be part goes the way of libc's functions. */
+static long memory_by(long number, const long a[6])
+{
+	switch (number) {
+	case SYS_mmap:
+		return (long)hook_mmap((void *)a[0], (size_t)a[1], (int)a[2], (int)a[3], (int)a[4], a[5]);
+	case SYS_munmap:
+		return hook_munmap((void *)a[0], (size_t)a[1]);
+	case SYS_mprotect:
+		return hook_mprotect((void *)a[0], (size_t)a[1], (int)a[2]);
+	default:
+		return (long)hook_mremap((void *)a[0], (size_t)a[1], (size_t)a[2], (int)a[3], (void *)a[4]);
+	}
+}
+
+/* Only where it may concern us. */
+static int concerns_arena(long number, long a, long b, long d)
+{
+	switch (number) {
+	case SYS_mmap:
+		return (d & MAP_FIXED) && the_arena.shared;
+	case SYS_munmap:
+	case SYS_mprotect:
+		return the_arena.shared && arena_overlaps((const void *)a, (size_t)b);
+	case SYS_mremap:
+		return the_arena.shared != 0;
+	default:
+		return 0;
+	}
+}
+
 static void tell_io_uring(void)
 {
 	static uint32_t told; /* atomic; once a program */
@@ -258,6 +292,11 @@ static long syscall_traced(long number, long a, long b, long c, long d, long e, 
 	case SYS_io_uring_setup:
 		tell_io_uring();
 		break;
+	case SYS_mmap:
+	case SYS_munmap:
+	case SYS_mprotect:
+	case SYS_mremap:
+		return memory_by(number, arguments);
 	default:
 		return call_as(hook_same_as(number), caller, number, arguments);
 	}
@@ -315,10 +354,9 @@ static int is_traced(long number, long a, long b)
 void *syscall_leads_to(long number, long a, long b, long c, long d)
 {
 	(void)c;
-	(void)d;
 	int saved_errno = *hook_errno();
 	int matters = hook_gate(HOOK_syscall) || number == SYS_prctl || number == SYS_seccomp || number == SYS_execve;
-	void *target = matters && is_traced(number, a, b) ? (void *)(uintptr_t)syscall_traced : hook_real(HOOK_syscall);
+	void *target = (matters && is_traced(number, a, b)) || concerns_arena(number, a, b, d) ? (void *)(uintptr_t)syscall_traced : hook_real(HOOK_syscall);
 	*hook_errno() = saved_errno;
 	return target;
 }

@@ -40,13 +40,21 @@ static void scope_add_needed(struct scope *scope, const struct link_map *object)
 			scope_add(scope, object_find(strings + entry->d_un.d_val));
 }
 
+/* True of objects that stand before ours: what they define (a sanitizer's interceptor) has been called already. */
+static int is_before_us(const struct link_map *object)
+{
+	const struct link_map *own = link_map_own();
+	while (object && object != own)
+		object = object->l_next;
+	return object != 0;
+}
+
 static void *find_in_scope_of(const struct link_map *object, const char *name)
 {
 	struct scope scope = {.count = 0};
-	const struct link_map *own = link_map_own();
 	scope_add(&scope, object);
 	for (unsigned i = 0; i < scope.count; i++) {
-		void *found = scope.objects[i] == own ? 0 : symbol_find_in(scope.objects[i], name, "", 0);
+		void *found = is_before_us(scope.objects[i]) ? 0 : symbol_find_in(scope.objects[i], name, "", 0);
 		if (found)
 			return found;
 		scope_add_needed(&scope, scope.objects[i]);
@@ -66,10 +74,9 @@ static const struct link_map *object_with(uintptr_t address)
 
 unsigned scope_count(const char *name)
 {
-	const struct link_map *own = link_map_own();
 	unsigned count = 0;
 	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
-		count += object != own && symbol_find_in(object, name, "", 0) != 0;
+		count += !is_before_us(object) && symbol_find_in(object, name, "", 0) != 0;
 	return count;
 }
 

@@ -18,7 +18,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "preload/core/make_way.h"
+#include "preload/call/call.h"
 #include "preload/core/raw.h"
+#include "preload/core/readable.h"
 #include "preload/hooks/spawn.h"
 
 /* ---- rights ---- */
@@ -35,6 +38,7 @@ static struct settings_rights lose_system_calls(int strict)
 	struct settings_rights rights = rights_now();
 	rights.changed = 1;
 	thread_tables_prepare();
+	call_prepare_for_filter(&this_thread);
 	/* Relaxed: what another thread does meanwhile is not under the filter yet, and later it reads the new value. */
 	__atomic_store_n(&the_program.seccomp, 1, __ATOMIC_RELAXED);
 	__atomic_store_n(&the_program.filtered, 1, __ATOMIC_RELAXED);
@@ -177,7 +181,8 @@ static int is_arena(const void *address, size_t length)
 	const char *start = address;
 	if (!length || !the_arena.shared || (uintptr_t)start + length < (uintptr_t)start)
 		return 0;
-	return arena_overlaps(start, 1) && arena_overlaps(start + length - 1, 1);
+	return (arena_overlaps(start, 1) && arena_overlaps(start + length - 1, 1)) ||
+	       (call_targets_exist() && call_overlaps((uintptr_t)start, 1) && call_overlaps((uintptr_t)start + length - 1, 1));
 }
 
 int hook_mlock(const void *address, size_t length)
@@ -195,15 +200,105 @@ int hook_munlock(const void *address, size_t length)
 	return is_arena(address, length) ? 0 : REAL(munlock)(address, length);
 }
 
+/* What a call is to do with one stretch of memory; 0 or -1. */
+typedef int stretch_function(void *address, size_t length, int argument);
+
+/* Does it with the parts of [address, address + length) that are not ours. */
+static int around_arena(stretch_function *function, char *address, size_t length, int argument)
+{
+	char *end = address + length;
+	while (address < end) {
+		const char *from, *to;
+		char *until = end;
+		if (arena_first_window(address, (size_t)(end - address), &from, &to)) {
+			until = from > address ? (char *)(uintptr_t)from : address;
+			if (until == address) {
+				address = to < end ? (char *)(uintptr_t)to : end;
+				continue;
+			}
+		}
+		if (function(address, (size_t)(until - address), argument))
+			return -1;
+		address = until;
+	}
+	return 0;
+}
+
+static int unmap_stretch(void *address, size_t length, int unused)
+{
+	(void)unused;
+	return REAL(munmap)(address, length);
+}
+
+static int protect_stretch(void *address, size_t length, int protection)
+{
+	return REAL(mprotect)(address, length, protection);
+}
+
+/* True if the kernel would take the range at all, and something of ours is in it. */
+static int holds_arena(const void *address, size_t length)
+{
+	uintptr_t from = (uintptr_t)address;
+	return the_arena.shared && length && from % 4096 == 0 && from + length > from && arena_overlaps(address, length);
+}
+
 /* Who clears its address space of what it does not know keeps this; nothing of the program's can be there. */
 int hook_munmap(void *address, size_t length)
 {
-	return is_arena(address, length) ? 0 : REAL(munmap)(address, length);
+	readable_changes();
+	int result = holds_arena(address, length) ? around_arena(unmap_stretch, address, length, 0) : REAL(munmap)(address, length);
+	readable_changes();
+	return result;
 }
 
 int hook_mprotect(void *address, size_t length, int protection)
 {
-	return is_arena(address, length) ? 0 : REAL(mprotect)(address, length, protection);
+	readable_changes();
+	int result = holds_arena(address, length) ? around_arena(protect_stretch, address, length, protection)
+						  : REAL(mprotect)(address, length, protection);
+	readable_changes();
+	return result;
+}
+
+/* Memory of the program's own in a place that it has chosen: ours is not to be there. */
+static void make_way(const void *address, size_t length)
+{
+	if ((uintptr_t)address % 4096 == 0 && the_arena.shared)
+		arena_make_way(address, length);
+}
+
+static void before_mapping(const void *address, size_t length, int flags)
+{
+	if (!(flags & MAP_FIXED))
+		return;
+	make_way(address, length);
+	readable_changes();
+}
+
+static void after_mapping(const void *at, size_t length, int flags)
+{
+	if (at == MAP_FAILED)
+		return;
+	if (!(flags & MAP_ANONYMOUS))
+		readable_unsure(at, length);
+	else if (flags & MAP_FIXED)
+		readable_changes();
+}
+
+void *hook_mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	before_mapping(address, length, flags);
+	void *at = REAL(mmap)(address, length, protection, flags, fd, offset);
+	after_mapping(at, length, flags);
+	return at;
+}
+
+void *hook_mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset)
+{
+	before_mapping(address, length, flags);
+	void *at = REAL(mmap64)(address, length, protection, flags, fd, offset);
+	after_mapping(at, length, flags);
+	return at;
 }
 
 /* Less of it is as good as munmap; elsewhere or more of it is not to be had. A second mapping (length 0) does no harm. */
@@ -214,8 +309,15 @@ void *hook_mremap(void *address, size_t length, size_t new_length, int flags, ..
 	va_start(list, flags);
 	void *wanted = va_arg(list, void *);
 	va_end(list);
-	if (!is_arena(address, length))
-		return REAL(mremap)(address, length, new_length, flags, wanted);
+	if ((flags & MREMAP_FIXED) && !is_arena(address, length))
+		make_way(wanted, new_length);
+	if (!is_arena(address, length)) {
+		readable_changes();
+		void *at = REAL(mremap)(address, length, new_length, flags, wanted);
+		if (at != MAP_FAILED) /* it may be a file's */
+			readable_unsure(at, new_length);
+		return at;
+	}
 	if (new_length && new_length <= length && !(flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)))
 		return address;
 	*hook_errno() = EFAULT;
@@ -240,12 +342,71 @@ int hook_madvise(void *address, size_t length, int advice)
 {
 	if (is_harmful(advice) && is_arena(address, length))
 		return 0;
-	return REAL(madvise)(address, length, advice);
+	int result = REAL(madvise)(address, length, advice);
+	if (advice == MADV_DONTFORK || advice == MADV_WIPEONFORK)
+		readable_unsure(address, length);
+	return result;
 }
 
 int hook_posix_madvise(void *address, size_t length, int advice)
 {
 	return REAL(posix_madvise)(address, length, advice);
+}
+
+/* ---- limits ---- */
+
+/* Bytes of address space that this program has; 0: not known. */
+static uint64_t address_space(void)
+{
+	char text[128];
+	const char *at = text;
+	long fd = system_calls_allowed() ? raw_openat("/proc/self/statm", O_RDONLY | O_CLOEXEC) : -1;
+	if (raw_failed(fd))
+		return 0;
+	long got = raw_syscall3(SYS_read, fd, (long)text, sizeof text - 1);
+	raw_close((int)fd);
+	text[raw_failed(got) ? 0 : got] = 0;
+	return text_read_decimal(&at) * 4096;
+}
+
+/* With what we have mapped the program is beyond the limit that it has set itself: not one byte more would it get. */
+static void limit_set(int resource, const struct rlimit *limit, int result)
+{
+	int saved_errno = *hook_errno();
+	if (result == 0 && resource == RLIMIT_AS && limit && the_arena.shared && limit->rlim_cur != RLIM_INFINITY &&
+	    limit->rlim_cur < address_space())
+		arena_leave("the program has set itself a limit on address space in which lorg's shared memory has no room");
+	*hook_errno() = saved_errno;
+}
+
+int hook_setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
+{
+	int result = REAL(setrlimit)(resource, limit);
+	limit_set((int)resource, limit, result);
+	return result;
+}
+
+int hook_setrlimit64(__rlimit_resource_t resource, const struct rlimit *limit)
+{
+	int result = REAL(setrlimit64)(resource, limit);
+	limit_set((int)resource, limit, result);
+	return result;
+}
+
+int hook_prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit, struct rlimit *old)
+{
+	int result = REAL(prlimit)(pid, resource, limit, old);
+	if (!pid || pid == (pid_t)program_own_pid())
+		limit_set((int)resource, limit, result);
+	return result;
+}
+
+int hook_prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit, struct rlimit *old)
+{
+	int result = REAL(prlimit64)(pid, resource, limit, old);
+	if (!pid || pid == (pid_t)program_own_pid())
+		limit_set((int)resource, limit, result);
+	return result;
 }
 
 /* ---- mlockall ---- */
@@ -341,8 +502,14 @@ static int lock_without_us(int flags)
 	return 0;
 }
 
+static void unlock(void *start, unsigned long length)
+{
+	raw_syscall3(SYS_munlock, (long)start, (long)length, 0);
+}
+
 static void unlock_arena(void)
 {
+	call_each_shadow(unlock);
 	for (unsigned i = 0; i < sizeof the_arena.segments / sizeof *the_arena.segments; i++) {
 		char *segment = __atomic_load_n(&the_arena.segments[i], __ATOMIC_ACQUIRE);
 		if (segment)

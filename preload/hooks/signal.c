@@ -8,10 +8,12 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
 #include "preload/core/raw.h"
+#include "preload/hooks/message_match.h"
 #include "preload/hooks/port_table.h"
 #include "preload/hooks/timeout.h"
 
@@ -20,7 +22,21 @@ enum signal_scratch {
 	SCRATCH_POSITION,
 	SCRATCH_THREAD, /* tid of a pthread_t, read before the call: it may be gone after */
 	SCRATCH_LIMIT,  /* ns */
+	SCRATCH_SENT,   /* 1: the call has returned */
+	SCRATCH_LEFT_OUT, /* 1: a match specification did not let it pass */
 };
+
+enum {
+	CANCEL_SIGNAL = 32, /* libc's own, by which it cancels */
+	PIDFD_INFO_PID = 1,
+};
+
+/* As the kernel has it since 6.13; it fills what it knows. */
+struct pidfd_info {
+	uint64_t mask, control_group;
+	uint32_t pid, thread_group, parent, ids[8], exit_code;
+};
+#define PIDFD_GET_INFO _IOWR(0xFF, 11, struct pidfd_info)
 
 enum target {
 	TARGET_PROCESS,
@@ -65,7 +81,28 @@ static void address_thread(struct lorg_event_SIGNAL_SENT *event, uint32_t tid)
 	event->to_tid = tid;
 }
 
-/* The pid that a pidfd stands for is the kernel's to tell; it is left out. */
+/* The number of the signal that a call sends; 0: it only asks whether it could. */
+static uint32_t signal_of(const struct hook_call *call)
+{
+	return call->hook->shown_as == HOOK_pthread_cancel ? CANCEL_SIGNAL : (uint32_t)argument(call, call->hook->argument.signal);
+}
+
+/*
+ * Who a pidfd stands for: as its opening told. Where that was not seen (inherited over exec, passed, made by clone) a
+ * kernel of these days is asked once the signal is sent, and it is sure to be one. Else 0: not known.
+ */
+static int pid_of_descriptor(const struct hook_call *call, int fd)
+{
+	struct pidfd_info info = {.mask = PIDFD_INFO_PID};
+	const struct port *port = port_peek(fd);
+	if (port && port->kind == PORT_KIND_PIDFD)
+		return (int)port->inode;
+	int was_sent = call->scratch[SCRATCH_SENT] && (!call->error || call->error == ESRCH);
+	if (!was_sent || !system_calls_allowed() || raw_failed(raw_syscall3(SYS_ioctl, fd, PIDFD_GET_INFO, (long)&info)))
+		return 0;
+	return (int)info.thread_group;
+}
+
 static void fill_target(struct lorg_event_SIGNAL_SENT *event, const struct hook_call *call)
 {
 	const struct hook_arguments *at = &call->hook->argument;
@@ -88,6 +125,7 @@ static void fill_target(struct lorg_event_SIGNAL_SENT *event, const struct hook_
 		event->value = call->argument[2];
 		event->to_pid = (int)argument(call, at->pid);
 		return;
+	case HOOK_pidfd_send_signal: event->to_pid = pid_of_descriptor(call, (int)argument(call, at->fd)); return;
 	default:
 		if (at->object >= 0)
 			address_thread(event, (uint32_t)call->scratch[SCRATCH_THREAD]);
@@ -97,7 +135,7 @@ static void fill_target(struct lorg_event_SIGNAL_SENT *event, const struct hook_
 static struct lorg_event_SIGNAL_SENT sent_event(const struct hook_call *call)
 {
 	struct lorg_event_SIGNAL_SENT event = {.entry = call->entry,
-					       .signal = (uint32_t)argument(call, call->hook->argument.signal),
+					       .signal = signal_of(call),
 					       .hook = call->hook->shown_as,
 					       .error = call->error};
 	fill_target(&event, call);
@@ -109,18 +147,41 @@ static int may_hit_sender(const struct lorg_event_SIGNAL_SENT *event)
 	return event->target != TARGET_PROCESS || event->to_pid == (int)program_own_pid();
 }
 
+static __attribute__((noinline)) uint32_t write_matched(struct hook_call *call, struct lorg_event_SIGNAL_SENT *event)
+{
+	struct match_run run;
+	uint32_t position = 0;
+	if (!signal_sent_passes(&run, call->self, event)) {
+		call->scratch[SCRATCH_LEFT_OUT] = 1;
+		return 0;
+	}
+	event->message_value_length = run.message.length;
+	event_write(call->self, LORG_EVENT_SIGNAL_SENT, event, sizeof *event, &run.message, 1, &position);
+	match_end(&run);
+	return position;
+}
+
+/* Returns where it stands; 0: nowhere. */
+static uint32_t write_sent(struct hook_call *call, struct lorg_event_SIGNAL_SENT *event)
+{
+	uint32_t position = 0;
+	if (the_arena.message_programs & LORG_MASK_SEND)
+		return write_matched(call, event);
+	event_write(call->self, LORG_EVENT_SIGNAL_SENT, event, sizeof *event, 0, 0, &position);
+	return position;
+}
+
 static void kill_enter(struct hook_call *call)
 {
 	call->entry = clock_now();
-	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
+	if (!signal_of(call) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
 		return;
 	if (call->hook->argument.object >= 0)
 		call->scratch[SCRATCH_THREAD] = thread_id_of(argument(call, call->hook->argument.object));
 	struct lorg_event_SIGNAL_SENT event = sent_event(call);
 	if (!may_hit_sender(&event))
 		return;
-	uint32_t position = 0;
-	event_write(call->self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, 0, 0, &position);
+	uint32_t position = write_sent(call, &event);
 	call->scratch[SCRATCH_PACKET] = position ? (uintptr_t)call->self->packet : 0;
 	call->scratch[SCRATCH_POSITION] = position;
 }
@@ -151,7 +212,10 @@ static void correct_record(const struct hook_call *call)
 
 static void kill_leave(struct hook_call *call)
 {
-	if (!argument(call, call->hook->argument.signal) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
+	call->scratch[SCRATCH_SENT] = 1;
+	if (!signal_of(call) || !(call->gate & LORG_GATE_MESSAGE) || !session_wants(LORG_MASK_SEND))
+		return;
+	if (call->scratch[SCRATCH_LEFT_OUT])
 		return;
 	if (call->scratch[SCRATCH_POSITION]) {
 		if (call->error)
@@ -161,7 +225,7 @@ static void kill_leave(struct hook_call *call)
 	if (call->error && call->error != ESRCH)
 		return;
 	struct lorg_event_SIGNAL_SENT event = sent_event(call);
-	event_write(call->self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, 0, 0, 0);
+	write_sent(call, &event);
 }
 
 /* ---- taken ------------------------------------------------------------------------ */
@@ -185,7 +249,7 @@ static void write_received(struct hook_call *call, int number, const siginfo_t *
 		event.from_pid = (uint32_t)information->si_pid;
 		event.from_uid = information->si_uid;
 	}
-	event_write(call->self, LORG_EVENT_SIGNAL_RECEIVED, &event, sizeof event, 0, 0, 0);
+	write_signal_received(call->self, &event);
 }
 
 static void signalfd_made(struct hook_call *call, int fd)
@@ -205,8 +269,10 @@ static void wait_ended(struct hook_call *call, intptr_t result)
 	} else if (result > 0) {
 		write_received(call, (int)result, (const siginfo_t *)call->argument[1]);
 	} else if (call->error == EAGAIN) {
-		EVENT_WRITE(call->self, TIMEOUT, .since = call->entry, .limit_ns = (int64_t)call->scratch[SCRATCH_LIMIT],
-			    .hook = call->hook->shown_as, .error = call->error);
+		write_timeout(call->self, &(struct lorg_event_TIMEOUT){.since = call->entry,
+								       .limit_ns = (int64_t)call->scratch[SCRATCH_LIMIT],
+								       .hook = call->hook->shown_as,
+								       .error = call->error});
 	}
 }
 
@@ -222,6 +288,17 @@ static void take_leave(struct hook_call *call, intptr_t result)
 		wait_ended(call, result);
 }
 
+/* ---- descriptors to send by -------------------------------------------------------- */
+
+static void pidfd_made(struct hook_call *call, int fd)
+{
+	struct port_origin origin = {.hook = call->hook->shown_as, .from = -1, .kind = PORT_KIND_PIDFD};
+	port_made(call->self, call->gate, fd, &origin);
+	struct port *port = call->self->vfork_child ? 0 : port_peek(fd);
+	if (port && port->kind == PORT_KIND_PIDFD)
+		port->inode = (uint32_t)argument(call, call->hook->argument.pid);
+}
+
 /* ---- the family --------------------------------------------------------------------- */
 
 void signal_enter(struct hook_call *call)
@@ -235,8 +312,12 @@ void signal_enter(struct hook_call *call)
 
 void signal_leave(struct hook_call *call, intptr_t result)
 {
+	if (!hook_returned(call))
+		return;
 	if (call->hook->role == ROLE_kill)
 		kill_leave(call);
 	else if (call->hook->role == ROLE_take_signal)
 		take_leave(call, result);
+	else if (call->hook->role == ROLE_descriptor && result >= 0)
+		pidfd_made(call, (int)result);
 }

@@ -80,6 +80,33 @@ void spawn_write(struct thread *self, const struct spawn_call *call, const struc
 	event_write(self, LORG_EVENT_SPAWN, &event, sizeof event, bytes, 2, 0);
 }
 
+void spawn_prepare(struct thread *self, const struct spawn_call *call, const struct spawn_target *target, uint32_t child)
+{
+	struct lorg_process *process = self->process;
+	if (!(hook_gate(call->hook) & LORG_GATE_PROCESS))
+		return;
+	process->spawning.entry = call->entry;
+	process->spawning.routine = target->routine;
+	process->spawning.argument = target->argument;
+	process->spawning.caller = call->caller;
+	process->spawning.image_low = process->spawning.image_high = 0;
+	if (target->image_id) {
+		memcpy(&process->spawning.image_low, target->image_id, 8);
+		memcpy(&process->spawning.image_high, (const char *)target->image_id + 8, 8);
+	}
+	process->spawning.how = call->how;
+	process->spawning.hook = hook_table[call->hook].shown_as;
+	spawning_begins(self, child);
+}
+
+static void prepare_program(struct thread *self, const struct spawn_call *call, uint32_t image_index)
+{
+	if (image_index == UINT32_MAX)
+		return;
+	const struct spawn_target target = {.image_id = arena_image(image_index)->id};
+	spawn_prepare(self, call, &target, LORG_SPAWNING_IMAGE | (image_index + 1));
+}
+
 /* SPAWN of a child that is a program; image_index: what program_fork_before gave. */
 static void write_program(struct thread *self, const struct spawn_call *call, uint32_t image_index, int pid)
 {
@@ -115,6 +142,7 @@ static int fork_around(struct thread *self, const struct spawn_call *call, int (
 	uint32_t index = program_fork_before((enum lorg_birth)call->how);
 	self->fork_how = call->how;
 	self->fork_image = index + 1;
+	prepare_program(self, call, index);
 	*hook_errno() = saved_errno;
 	int pid = real(call);
 	saved_errno = *hook_errno();
@@ -127,6 +155,7 @@ static int fork_around(struct thread *self, const struct spawn_call *call, int (
 	program_fork_parent(index, pid);
 	if (pid > 0)
 		write_program(self, call, index, pid);
+	spawning_ends(self);
 	*hook_errno() = saved_errno;
 	return pid;
 }

@@ -42,6 +42,12 @@ struct spawn_target {
 /* Fills *call. Returns the calling thread, or NULL: forward only. */
 HIDDEN struct thread *spawn_begin(struct spawn_call *call, uint32_t hook, enum lorg_birth how, uintptr_t caller);
 
+/*
+ * The same SPAWN, for the case that the calling thread does not live to write it: to be called before the child is made.
+ * child: of lorg_process.spawning. spawning_ends when all is done.
+ */
+HIDDEN void spawn_prepare(struct thread *self, const struct spawn_call *call, const struct spawn_target *target, uint32_t child);
+
 /* Writes SPAWN where the hook's gate asks for it. Reads the target's texts fault-safely. */
 HIDDEN void spawn_write(struct thread *self, const struct spawn_call *call, const struct spawn_target *target);
 

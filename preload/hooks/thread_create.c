@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <threads.h>
 
+#include "preload/call/call.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/exit.h"
 #include "preload/hooks/spawn.h"
@@ -24,7 +25,7 @@ struct start_slot {
 	uint32_t next;	  /* in the list of free ones: index + 1 */
 	uint32_t holders; /* atomic; creator and thread; the last one frees it */
 	void *routine, *argument;
-	struct lorg_process *entry;
+	uint32_t entry; /* index: where the arena is mapped may change meanwhile */
 	uint32_t hook;
 	uint32_t no_clock; /* the creator may not read the TSC, and what it makes inherits that */
 	uint32_t tid;	   /* atomic; the thread's, once it runs */
@@ -167,6 +168,34 @@ HIDDEN void thread_begin(void *given, void *routine_and_argument[2]);
 HIDDEN void *thread_end(void *value);
 HIDDEN int thread_unwound(int version, int actions, uint64_t class, void *exception, void *context);
 
+/*
+ * Where functions are hooked, libc's own code at the start of a thread comes before thread_start: libc keeps routine and
+ * argument in the thread's control block, one word behind the other.
+ */
+static const struct start_slot *slot_in_control_block(const struct start_tables *tables)
+{
+	enum { BLOCK_SIZE = 0x900 };
+	uint64_t words[BLOCK_SIZE / 8];
+	uint32_t count = memory_peek(words, (const void *)own_handle(), sizeof words) / 8;
+	for (uint32_t i = 0; i + 1 < count; i++) {
+		uint64_t offset = words[i + 1] - (uintptr_t)tables->slots;
+		if (words[i] == (uintptr_t)thread_start && offset < sizeof tables->slots && offset % sizeof *tables->slots == 0)
+			return &tables->slots[offset / sizeof *tables->slots];
+	}
+	return 0;
+}
+
+struct lorg_process *thread_announced(struct thread *self)
+{
+	const struct start_tables *tables = !self->begun && system_calls_allowed() ? tables_had() : 0;
+	const struct start_slot *slot = tables ? slot_in_control_block(tables) : 0;
+	if (!slot)
+		return 0;
+	self->no_clock = (uint16_t)slot->no_clock;
+	self->start_hook = slot->hook;
+	return arena_process(slot->entry);
+}
+
 static void write_spawned(struct thread *self, const struct start_slot *slot)
 {
 	const struct lorg_process *parent = arena_process(self->process->parent);
@@ -191,13 +220,20 @@ void thread_begin(void *given, void *routine_and_argument[2])
 	routine_and_argument[1] = slot->argument;
 	self->no_clock = slot->no_clock;
 	self->start_hook = slot->hook;
-	thread_adopt(slot->entry);
+	self->begun = 1;
+	struct lorg_process *entry = arena_process(slot->entry);
+	if (entry && self->process != entry)
+		thread_adopt(entry);
 	uint32_t tid = thread_own_tid();
 	__atomic_store_n(&slot->tid, tid, __ATOMIC_RELAXED);
-	handle_note(own_handle(), tid, slot->entry->index);
+	handle_note(own_handle(), tid, slot->entry);
+	struct lorg_process *maker = self->process ? arena_process(self->process->parent) : 0;
+	if (maker)
+		spawning_child_runs(maker, slot->entry + 1, tid);
 	if (self->process && (hook_gate(slot->hook) & LORG_GATE_PROCESS))
 		write_spawned(self, slot);
 	start_drop(slot);
+	call_thread_begin(self, (uintptr_t)__builtin_frame_address(0) + 64);
 }
 
 void *thread_end(void *value)
@@ -242,7 +278,7 @@ static void write_thread(struct thread *self, const struct spawn_call *call, str
 }
 
 /* A slot and an entry for a thread about to be made, or NULL: it is made without us. */
-static struct start_slot *announce(struct thread *self, uint32_t hook, void *routine, void *argument)
+static struct start_slot *announce(struct thread *self, const struct spawn_call *call, void *routine, void *argument)
 {
 	struct start_slot *slot = start_take();
 	if (!slot)
@@ -250,12 +286,16 @@ static struct start_slot *announce(struct thread *self, uint32_t hook, void *rou
 	slot->holders = 2;
 	slot->routine = routine;
 	slot->argument = argument;
-	slot->hook = hook;
+	slot->hook = call->hook;
 	slot->no_clock = self->no_clock;
 	slot->tid = 0;
-	slot->entry = thread_announce();
-	if (slot->entry)
+	const struct lorg_process *entry = thread_announce();
+	if (entry) {
+		slot->entry = entry->index;
+		spawn_prepare(self, call, &(struct spawn_target){.routine = (uintptr_t)routine, .argument = (uintptr_t)argument},
+			      entry->index + 1);
 		return slot;
+	}
 	start_free_slot(slot);
 	return 0;
 }
@@ -264,10 +304,14 @@ static void finish(struct thread *self, const struct spawn_call *call, struct st
 {
 	if (made) {
 		write_thread(self, call, slot, handle);
+		spawning_ends(self);
 		start_drop(slot);
 		return;
 	}
-	thread_abandon(slot->entry);
+	spawning_ends(self);
+	struct lorg_process *entry = arena_process(slot->entry);
+	if (entry)
+		thread_abandon(entry);
 	start_free_slot(slot);
 }
 
@@ -278,7 +322,7 @@ int hook_pthread_create(pthread_t *object, const pthread_attr_t *attributes, voi
 		return REAL(pthread_create)(object, attributes, routine, argument);
 	int saved_errno = *hook_errno();
 	struct thread *self = spawn_begin(&call, HOOK_pthread_create, LORG_BIRTH_THREAD, (uintptr_t)__builtin_return_address(0));
-	struct start_slot *slot = self ? announce(self, HOOK_pthread_create, (void *)(uintptr_t)routine, argument) : 0;
+	struct start_slot *slot = self ? announce(self, &call, (void *)(uintptr_t)routine, argument) : 0;
 	*hook_errno() = saved_errno;
 	if (!slot)
 		return REAL(pthread_create)(object, attributes, routine, argument);
@@ -294,7 +338,7 @@ int hook_thrd_create(thrd_t *object, thrd_start_t routine, void *argument)
 	struct spawn_call call;
 	int saved_errno = *hook_errno();
 	struct thread *self = spawn_begin(&call, HOOK_thrd_create, LORG_BIRTH_THREAD, (uintptr_t)__builtin_return_address(0));
-	struct start_slot *slot = self ? announce(self, HOOK_thrd_create, (void *)(uintptr_t)routine, argument) : 0;
+	struct start_slot *slot = self ? announce(self, &call, (void *)(uintptr_t)routine, argument) : 0;
 	*hook_errno() = saved_errno;
 	if (!slot)
 		return REAL(thrd_create)(object, routine, argument);

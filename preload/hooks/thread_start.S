@@ -16,16 +16,23 @@ thread_start:
 	.cfi_startproc
 	.cfi_personality 0x1b, thread_unwound
 	endbr64
-	subq	$24, %rsp
-	.cfi_adjust_cfa_offset 24
+	pushq	%rbp			/* a frame as the C code of liblorg.so has it: call/caller.c */
+	.cfi_adjust_cfa_offset 8
+	.cfi_rel_offset rbp, 0
+	movq	%rsp, %rbp
+	subq	$16, %rsp
+	.cfi_adjust_cfa_offset 16
 	movq	%rsp, %rsi		/* two words: routine, argument */
 	call	thread_begin
 	movq	8(%rsp), %rdi
 	call	*(%rsp)
 	movq	%rax, %rdi
 	call	thread_end		/* gives back its argument */
-	addq	$24, %rsp
-	.cfi_adjust_cfa_offset -24
+	addq	$16, %rsp
+	.cfi_adjust_cfa_offset -16
+	popq	%rbp
+	.cfi_adjust_cfa_offset -8
+	.cfi_restore rbp
 	ret
 	.cfi_endproc
 	.size thread_start, .-thread_start

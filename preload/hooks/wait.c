@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/hooks/message_match.h"
 #include "preload/hook.h"
 #include "preload/hooks/reap.h"
 #include "preload/hooks/timeout.h"
@@ -99,13 +100,17 @@ static void tell_timeout(struct hook_call *call)
 {
 	if (!session_wants(LORG_MASK_RECEIVE))
 		return;
-	EVENT_WRITE(call->self, TIMEOUT, .since = call->entry, .object = call->scratch[WAIT_OBJECT],
-		    .limit_ns = (int64_t)call->scratch[WAIT_TIMEOUT], .hook = call->hook->shown_as);
+	write_timeout(call->self, &(struct lorg_event_TIMEOUT){.since = call->entry,
+							       .object = call->scratch[WAIT_OBJECT],
+							       .limit_ns = (int64_t)call->scratch[WAIT_TIMEOUT],
+							       .hook = call->hook->shown_as});
 }
 
 void wait_leave(struct hook_call *call, intptr_t result)
 {
 	enum hook_role role = (enum hook_role)call->hook->role;
+	if (!hook_returned(call))
+		return;
 	if (!call->scratch[WAIT_SKIPPED])
 		running_in(call, call->scratch[WAIT_OBJECT], result);
 	if (role == ROLE_poll && result == 0 && (call->gate & LORG_GATE_MESSAGE))

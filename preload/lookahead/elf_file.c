@@ -215,6 +215,29 @@ int elf_file_needed(const struct elf_file *file, uint32_t number, char *name, si
 	return 1;
 }
 
+struct path_search {
+	uint64_t run_path, path; /* offsets in the string table + 1 */
+};
+
+static int note_path(void *context, const Elf64_Dyn *entry)
+{
+	struct path_search *search = context;
+	if (entry->d_tag == DT_RUNPATH)
+		search->run_path = entry->d_un.d_val + 1;
+	else if (entry->d_tag == DT_RPATH)
+		search->path = entry->d_un.d_val + 1;
+	return 0;
+}
+
+size_t elf_file_run_path(const struct elf_file *file, char *to, size_t room)
+{
+	struct path_search search = {0, 0};
+	each_dynamic(file, note_path, &search);
+	uint64_t found = search.run_path ? search.run_path : search.path;
+	to[0] = 0;
+	return found ? read_string(file, found - 1, to, room) : 0;
+}
+
 static uint32_t gnu_hash_of(const char *name)
 {
 	uint32_t hash = 5381;

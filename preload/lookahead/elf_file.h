@@ -47,6 +47,9 @@ int elf_file_parse_dynamic(struct elf_file *file);
 /* The n-th DT_NEEDED name, at most `room` bytes with the terminator. 1: there is one, 0: no more. */
 int elf_file_needed(const struct elf_file *file, uint32_t number, char *name, size_t room);
 
+/* DT_RUNPATH, else DT_RPATH, cut to `room`; always terminated. Returns its length, 0: none. */
+size_t elf_file_run_path(const struct elf_file *file, char *to, size_t room);
+
 /* True if the file defines the dynamic symbol `name`. */
 int elf_file_defines(const struct elf_file *file, const char *name);
 

@@ -13,6 +13,7 @@
 
 #include "preload/core/raw.h"
 #include "preload/lookahead/elf_file.h"
+#include "preload/lookahead/library_search.h"
 
 enum {
 	SCRIPT_LINE = 256, /* bytes of a script that the kernel looks at */
@@ -285,4 +286,38 @@ void lookahead(struct lookahead *result, int directory, const char *path, int fl
 		path = result->executed;
 		flags = 0;
 	}
+}
+
+/* ---- libraries to come first ---- */
+
+/* The next name of a list between colons, to `name`; 0: there is none. */
+static int next_name(const char **list, char *name, size_t room)
+{
+	size_t length = 0;
+	while (**list && **list != ':') {
+		if (length + 1 < room)
+			name[length++] = **list;
+		(*list)++;
+	}
+	name[length] = 0;
+	*list += **list == ':';
+	return length > 0;
+}
+
+const char *lookahead_missing(const struct lookahead *seen, int directory, const char *path, int flags, const char *library_path)
+{
+	struct elf_file file;
+	char name[128];
+	const char *list = seen->sanitizers, *missing = 0;
+	if (!list[0])
+		return 0;
+	long fd = seen->scripts ? open_file(AT_FDCWD, seen->executed, 0) : open_file(directory, path, flags);
+	if (raw_failed(fd))
+		return 0;
+	if (elf_file_begin(&file, (int)fd) && !elf_file_parse(&file) && !elf_file_parse_dynamic(&file))
+		while (!missing && next_name(&list, name, sizeof name))
+			if (!library_is_found(&file, name, library_path))
+				missing = "a sanitizer library that it needs is not found: it does not start";
+	raw_close((int)fd);
+	return missing;
 }

@@ -51,6 +51,13 @@ struct lookahead {
 void lookahead_caller_now(struct lookahead_caller *caller);
 
 /*
+ * A program whose sanitizer libraries are not to be found will not start, and is not preloaded: the loader would tell
+ * of them once more. Asked with what lookahead() was asked and what it found. library_path: the value of the program's
+ * LD_LIBRARY_PATH, NULL: not set. Returns the reason, constant text, or NULL: they are there, as far as can be seen.
+ */
+const char *lookahead_missing(const struct lookahead *seen, int directory, const char *path, int flags, const char *library_path);
+
+/*
  * Looks at `path`, relative to `directory` (AT_FDCWD or a descriptor). flags: AT_EMPTY_PATH (directory is the file)
  * and AT_SYMLINK_NOFOLLOW as execveat has them. Always fills *result.
  */

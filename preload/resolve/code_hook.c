@@ -180,11 +180,12 @@ static void text_change(struct code_hook *hook, int memory)
 /* ---- the rows ------------------------------------------------------------- */
 
 /* Every row that leads to the changed entry goes by the trampoline instead: the alias __read as well as read. */
-static void rows_redirect(const struct code_hook *hook)
+static void rows_redirect(struct code_hook *hook)
 {
 	void *next = hook_next_definition(hook->id);
 	if (next && next != hook->target)
 		__atomic_store_n(&hook_passed_on[hook->id], next, __ATOMIC_RELAXED);
+	hook->goes_on = hook->original;
 	hook_real_functions[hook->id] = hook->original;
 	for (uint32_t id = 0; id < HOOK_COUNT; id++) {
 		if (hook_real_functions[id] == hook->target)
@@ -244,8 +245,34 @@ void *code_hook_original(void *function)
 {
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (code_hooks[i].target == function && code_hooks[i].original)
-			return code_hooks[i].original;
+			return __atomic_load_n(&code_hooks[i].goes_on, __ATOMIC_ACQUIRE);
 	return function;
+}
+
+void *code_hook_trampoline(const void *entry)
+{
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
+		if (code_hooks[i].target == entry)
+			return code_hooks[i].original;
+	return 0;
+}
+
+static void rows_go_on_by(const void *before, void *thunk)
+{
+	for (uint32_t id = 0; id < HOOK_COUNT; id++)
+		if (__atomic_load_n(&hook_real_functions[id], __ATOMIC_RELAXED) == before)
+			__atomic_store_n(&hook_real_functions[id], thunk, __ATOMIC_RELEASE);
+}
+
+void code_hook_go_on_by(const void *trampoline, void *thunk)
+{
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++) {
+		if (!trampoline || code_hooks[i].original != trampoline)
+			continue;
+		/* Release: who goes there finds the thunk whole. */
+		const void *before = __atomic_exchange_n(&code_hooks[i].goes_on, thunk, __ATOMIC_ACQ_REL);
+		rows_go_on_by(before, thunk);
+	}
 }
 
 int code_hook_placed(uint32_t id)

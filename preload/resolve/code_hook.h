@@ -35,18 +35,24 @@ struct code_hook {
 	void *target;	      /* libc's entry; NULL: not there */
 	uint64_t size;	      /* bytes of the function there */
 	void *original;	      /* trampoline that behaves as the entry did; NULL: not placed */
+	void *goes_on;	      /* atomic; where its rows go on: the trampoline, or what leads there */
 	const char *refused;  /* reason, when not placed */
 	uint32_t skipped, taken; /* bytes at the entry: left alone, moved */
 };
 
-/* What was tried. Written by code_hooks_place(), read-only afterwards. */
+/* What was tried. Written by code_hooks_place(), read-only afterwards but for `goes_on`. */
 extern HIDDEN struct code_hook code_hooks[HOOK_INNER_COUNT];
 
 /* Constructor only, after hooks_resolve(). */
 HIDDEN void code_hooks_place(void);
 
-/* The trampoline of an entry that has been hooked, else `function` itself. */
+/* Where rows go on whose real function is this one: for an entry that has been hooked behind it, else `function` itself. */
 HIDDEN void *code_hook_original(void *function);
+
+/* The trampoline of the hook that stands at this entry; NULL: there is none. */
+HIDDEN void *code_hook_trampoline(const void *entry);
+/* From now on all calls that would go on at this trampoline go to `thunk` first, which must stay. Other threads may run. */
+HIDDEN void code_hook_go_on_by(const void *trampoline, void *thunk);
 
 /* True if a code hook sends calls of libc's own to the wrapper of this row. */
 HIDDEN int code_hook_placed(uint32_t id);

@@ -73,6 +73,11 @@ static void *absent(uint32_t id)
 /* The last object that the program started with; NULL until the constructor has run. */
 static const struct link_map *last_of_start;
 
+const struct link_map *link_map_last_of_start(void)
+{
+	return last_of_start;
+}
+
 /* In the objects behind `after`, `last` the last of them (NULL: all), as the loader would bind it; else any old version. */
 static void *find_between(const struct link_map *after, const struct link_map *last, uint32_t id)
 {

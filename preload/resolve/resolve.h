@@ -51,6 +51,12 @@ HIDDEN void *symbol_find(const struct link_map *after, const char *name, const c
 /* The same in one object. *size, if not NULL, gets the bytes of the function. */
 HIDDEN void *symbol_find_in(const struct link_map *object, const char *name, const char *version, uint64_t *size);
 
+/* The symbol itself, IFUNCs too; NULL: the object does not define it. Its address is l_addr + st_value. */
+HIDDEN const ElfW(Sym) *symbol_entry_in(const struct link_map *object, const char *name, const char *version);
+
+/* The last of the objects that the program started with; they are what names are searched in first. NULL: not known. */
+HIDDEN const struct link_map *link_map_last_of_start(void);
+
 /* The hash of DT_GNU_HASH. */
 HIDDEN uint32_t symbol_hash(const char *name);
 

@@ -173,6 +173,14 @@ static void *find_in(const struct link_map *object, const char *name, uint32_t h
 	return symbol_address(&tables, symbol);
 }
 
+const ElfW(Sym) *symbol_entry_in(const struct link_map *object, const char *name, const char *version)
+{
+	struct tables tables;
+	if (!tables_read(object, &tables))
+		return 0;
+	return tables.gnu_hash ? find_gnu(&tables, name, symbol_hash(name), version) : find_old(&tables, name, version);
+}
+
 void *symbol_find_in(const struct link_map *object, const char *name, const char *version, uint64_t *size)
 {
 	return find_in(object, name, symbol_hash(name), version, size);

@@ -825,8 +825,9 @@ static lorg_term take_leaf(struct lorg_terms *terms, struct input *in, int tag)
 enum {
 	BUILD_NAMED = 0x200,   /* in the head of a tuple: a name stands before each element but the first */
 	BUILD_POINTER = 0xff,  /* kind: two places, the pointer and what it points to */
-	NOTHING = UINT32_MAX,  /* no parent */
 };
+
+#define NOTHING UINT32_MAX /* no parent */
 
 struct building {
 	uint32_t box;    /* offset of the head, or NOTHING */

@@ -10,7 +10,7 @@ import glob
 import os
 import subprocess
 
-from lorgtest import ROOT, Run, check, equal, finish, fixture, log, lost, scratch, skip
+from lorgtest import ROOT, Run, babeltrace_events, check, equal, finish, fixture, log, lost, report, scratch, skip
 
 
 def record(name, *options):
@@ -65,6 +65,36 @@ def waits():
         "wait": 1, "waitid": 1}))
     timeouts = [e for e in events if e["tag"] == "receive" and e.get("timeout")]
     check("waits timed out", len(timeouts) == 8, "%d time-outs" % len(timeouts))
+
+
+def waits_left():
+    """A wait that has no return has its out all the same, in its place; it is never told twice."""
+    for how in ([], ["die"]):
+        what = " ".join(["waits left", *how])
+        run = Run([fixture("waits_left"), *how])
+        check(what + " as untraced", run.status == (-9 if how else 0), run.why())
+        by_thread = collections.defaultdict(list)
+        for event in log(run.directory):
+            if event["tag"] in ("out", "in", "open_call", "receive", "exit") and event.get("function", "read") in ("read", "poll"):
+                by_thread[event["thread"]].append(event)
+        told = [[e["tag"] + ("" if e.get("function", "read") == "read" else " poll") for e in events]
+                for thread, events in sorted(by_thread.items()) if thread != events[0]["program"]]
+        poll = ["out poll", "in poll", "receive poll", "exit"]
+        equal(what, told, [["out", *poll], ["out", "out", "in", "receive", "in", "receive", "exit"], ["out", "exit"], ["out", "exit"],
+                           ["out", "open_call", "exit"]])
+        callers = {e["caller"].get("function") if isinstance(e.get("caller"), dict) else e.get("caller")
+                   for events in by_thread.values() for e in events if e["tag"] == "out" and e["function"] == "read"}
+        check(what + ", by whom", len(callers) == 2 and None not in callers, callers)
+
+
+def records_and_events():
+    """babeltrace2 counts what the files hold; the log shows some of it as the two or three events that it was."""
+    run = Run(["sh", "-c", "printf hello | cat"])
+    made = babeltrace_events(run.directory)
+    shown = len(log(run.directory, "--kind", "all"))
+    check("fewer in the files than shown", 0 < made < shown, "%d in the files, %d shown" % (made, shown))
+    kept = report(run.directory)["coverage"]["events"]
+    check("the files are counted alike", kept < made <= kept + 5000, "%d of programs, %d in all" % (kept, made))
 
 
 def allocations():
@@ -168,6 +198,8 @@ def two_runtimes():
 
 locks()
 waits()
+waits_left()
+records_and_events()
 allocations()
 calls()
 exceptions()

@@ -109,7 +109,7 @@ static void print_all(const struct trace *trace, struct names *names)
 		for (unsigned i = 0; i < sizeof functions / sizeof *functions; i++)
 			functions[i](&formatter, &event);
 	}
-	if (count != trace->event_count)
+	if (count != trace->shown_count)
 		abort();
 	format_coverage(&output, trace);
 	merge_end(merge);

@@ -49,6 +49,28 @@ START_TEST(a_compact_event_of_two_fields_takes_sixteen_bytes)
 }
 END_TEST
 
+/* Headers of five bits and fields that fill whole words: what makes them cheap to write. */
+START_TEST(short_forms_of_locks_and_blocks_have_no_padding)
+{
+	static const struct {
+		uint32_t id, length;
+		const char *field;
+	} forms[] = {{LORG_EVENT_LOCK_TAKEN, 16, "object"},
+		     {LORG_EVENT_LOCK_GIVEN_BACK, 16, "object"},
+		     {LORG_EVENT_BLOCK_TAKEN, 24, "result"},
+		     {LORG_EVENT_BLOCK_GIVEN_BACK, 16, "pointer"}};
+	for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+		uint32_t words[6] = {(uint32_t)compact(forms[i].id, 5, 0), 7, 0x89abcdef, 0x7fff};
+		struct event_view view;
+		ck_assert_int_eq(event_decode((uint8_t *)words, sizeof words, 0, &view), EVENT_OK);
+		ck_assert_uint_eq(view.length, forms[i].length);
+		ck_assert_uint_eq(4 + view.description->size, forms[i].length);
+		ck_assert_uint_eq(event_number_named(&view, forms[i].field, 0), 0x7fff89abcdef);
+		ck_assert_int_eq(event_decode((uint8_t *)words, 8, 0, &view), EVENT_BAD);
+	}
+}
+END_TEST
+
 struct big {
 	struct lorg_extended head;
 	struct lorg_event_EXEC fields;
@@ -152,6 +174,27 @@ START_TEST(an_event_that_tells_of_its_entry_counts_as_of_then)
 }
 END_TEST
 
+START_TEST(the_entry_may_be_told_by_its_distance)
+{
+	struct {
+		struct lorg_extended head;
+		struct lorg_event_SENT fields;
+		char message[4];
+	} __attribute__((packed)) event = {{LORG_EVENT_EXTENDED, LORG_EVENT_SENT, sizeof event, 900},
+					   {.before = 400, .message_length = 3},
+					   "hi"};
+	struct event_view view;
+	_Static_assert(sizeof event % 8 == 0, "a multiple of eight");
+	ck_assert_int_eq(event_decode((uint8_t *)&event, sizeof event, 0, &view), EVENT_OK);
+	ck_assert_uint_eq(view.tick, 900);
+	ck_assert_uint_eq(view.effective, 500);
+	ck_assert_uint_eq(view.padding, 1);
+	event.fields.before = 901; /* before all time: not believed */
+	ck_assert_int_eq(event_decode((uint8_t *)&event, sizeof event, 0, &view), EVENT_OK);
+	ck_assert_uint_eq(view.effective, 900);
+}
+END_TEST
+
 START_TEST(every_description_fits_its_structure)
 {
 	unsigned known = 0;
@@ -168,7 +211,10 @@ START_TEST(every_description_fits_its_structure)
 			size += field->kind == FIELD_U64 || field->kind == FIELD_I64 ? 8 : 4;
 		}
 		ck_assert_uint_eq(size, description->size);
-		ck_assert_int_eq(description->tells_entry, strcmp(description->field[0].name, "entry") == 0);
+		const char *first = description->field[0].name;
+		ck_assert_int_eq(description->tells_entry, strcmp(first, "entry") == 0    ? ENTRY_TICK
+							   : strcmp(first, "before") == 0 ? ENTRY_BEFORE
+											  : ENTRY_NONE);
 	}
 	ck_assert_uint_gt(known, 80);
 }
@@ -209,6 +255,23 @@ START_TEST(checksums_are_crc32c)
 }
 END_TEST
 
+/* Long runs are taken by parts side by side, short ones are not. */
+START_TEST(a_checksum_is_that_of_its_pieces)
+{
+	static uint8_t bytes[20000];
+	for (size_t i = 0; i < sizeof bytes; i++)
+		bytes[i] = (uint8_t)(i * 2654435761u >> 24);
+	for (size_t length = 0; length < sizeof bytes; length += length < 100 ? 1 : 997) {
+		uint32_t whole = crc32c(7, bytes, length), pieces = 7;
+		for (size_t at = 0, piece; at < length; at += piece) {
+			piece = length - at < 100 ? length - at : 100;
+			pieces = crc32c(pieces, bytes + at, piece);
+		}
+		ck_assert_uint_eq(whole, pieces);
+	}
+}
+END_TEST
+
 START_TEST(any_flipped_bit_changes_the_checksum)
 {
 	_Alignas(8) uint8_t packet[LORG_PACKET_HEAD + 64] = {1, 2, 3};
@@ -231,14 +294,17 @@ Suite *unit_suite(void)
 		a_compact_event_has_its_stamp_and_field,
 		the_short_stamp_continues_the_one_before,
 		a_compact_event_of_two_fields_takes_sixteen_bytes,
+		short_forms_of_locks_and_blocks_have_no_padding,
 		texts_follow_the_fields,
 		lengths_that_cannot_be_are_refused,
 		unknown_events_are_skipped_by_length,
 		fillers_and_holes,
 		an_event_that_tells_of_its_entry_counts_as_of_then,
+		the_entry_may_be_told_by_its_distance,
 		every_description_fits_its_structure,
 		random_memory_is_decoded_within_its_bounds,
 		checksums_are_crc32c,
+		a_checksum_is_that_of_its_pieces,
 		any_flipped_bit_changes_the_checksum,
 	};
 	return unit_suite_of("event", tests, sizeof tests / sizeof *tests, 60);

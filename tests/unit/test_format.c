@@ -208,12 +208,36 @@ START_TEST(messages_as_erlang_terms)
 	all_messages(streams);
 	prints(streams, 2, format_erlang,
 	       "{trace,#Port<100.4.0>,open,<100.101.0>,pipe}\n"
+	       "{trace,#Port<100.4.0>,getting_linked,<100.101.0>}\n"
+	       "{trace,<100.101.0>,link,#Port<100.4.0>}\n"
 	       "{trace,<100.101.0>,send,<<\"hi \\\"\\n\">>,#Port<100.4.0>}\n"
 	       "{trace,<100.101.0>,send,{cut,<<1,2,255>>,100},#Port<100.4.0>}\n"
 	       "{trace,<100.101.0>,'receive',<<\"hi \\\"\\n\">>}\n"
 	       "{trace,<100.101.0>,'receive',eof}\n"
 	       "{trace,<100.101.0>,'receive',timeout}\n"
-	       "{trace,#Port<100.4.0>,closed,normal}\n");
+	       "{trace,#Port<100.4.0>,closed,normal}\n"
+	       "{trace,<100.101.0>,getting_unlinked,#Port<100.4.0>}\n");
+}
+END_TEST
+
+/* A port is linked to who opened it, whoever closes it; an inherited one to its program's first thread. */
+START_TEST(ports_are_linked_to_their_owners)
+{
+	static struct synthetic streams[3];
+	begin_streams(streams);
+	SYNTHETIC_EVENT(&streams[1], OPEN, 1000, .fd = 4, .driver = LORG_DRIVER_PIPE, .from = -1, .hook = 2);
+	SYNTHETIC_EVENT(&streams[1], OPEN, 1010, .fd = 0, .driver = LORG_DRIVER_TTY, .from = -1, .hook = UINT32_MAX);
+	synthetic_packet(&streams[2], (struct synthetic_process){1, 100, 102, 1}, 1020);
+	SYNTHETIC_EVENT(&streams[2], CLOSED, 1030, .fd = 4, .driver = LORG_DRIVER_PIPE, .hook = 2);
+	prints(streams, 3, format_erlang,
+	       "{trace,#Port<100.4.0>,open,<100.101.0>,pipe}\n"
+	       "{trace,#Port<100.4.0>,getting_linked,<100.101.0>}\n"
+	       "{trace,<100.101.0>,link,#Port<100.4.0>}\n"
+	       "{trace,#Port<100.0.0>,open,<100.100.0>,tty}\n"
+	       "{trace,#Port<100.0.0>,getting_linked,<100.100.0>}\n"
+	       "{trace,<100.100.0>,link,#Port<100.0.0>}\n"
+	       "{trace,#Port<100.4.0>,closed,normal}\n"
+	       "{trace,<100.101.0>,getting_unlinked,#Port<100.4.0>}\n");
 }
 END_TEST
 
@@ -320,6 +344,54 @@ START_TEST(processes_as_text)
 }
 END_TEST
 
+static void tell_call(struct synthetic *stream, uint16_t id, uint64_t tick, uint32_t before, uint32_t hook, uint32_t flags,
+		      const char *text)
+{
+	const uint32_t length = (uint32_t)strlen(text);
+	const struct lorg_event_SENT fields = {.before = before,
+					       .port = 4 | 2 << 16,
+					       .caller = 0,
+					       .channel = 9,
+					       .bytes = length,
+					       .requested = 100,
+					       .hook_flags = hook | flags << 16};
+	const struct packet_bytes bytes[] = {packet_text(text)};
+	synthetic_event(stream, id, tick, &fields, bytes, 1);
+}
+
+/* The short forms print what the long ones did, line by line. */
+START_TEST(calls_told_at_their_return)
+{
+	static struct synthetic streams[2];
+	begin_streams(streams);
+	const uint32_t running = LORG_MESSAGE_RUNNING;
+	SYNTHETIC_EVENT(&streams[1], OPEN, 1000, .fd = 4, .generation = 2, .driver = LORG_DRIVER_PIPE, .from = -1, .hook = 2);
+	tell_call(&streams[1], LORG_EVENT_SENT, 1020, 10, 2, running, "hi");
+	tell_call(&streams[1], LORG_EVENT_SENT, 1030, 5, 2, 0, "quick");
+	tell_call(&streams[1], LORG_EVENT_RECEIVED, 1050, 15, 1, running | LORG_MESSAGE_OUT_ENDING, "hi");
+	tell_call(&streams[1], LORG_EVENT_RECEIVED, 1060, 5, 1, running | LORG_MESSAGE_EOF | LORG_MESSAGE_IN_ENDING, "");
+	SYNTHETIC_EVENT(&streams[1], WAITED, 1090, .entry = 1070, .object = 5, .timeout_ns = 20, .hook = 3, .ending = 2, .error = 4);
+	SYNTHETIC_EVENT(&streams[1], WAIT_OPEN, 1095, .entry = 1092, .object = 5, .timeout_ns = -1, .hook = 3, .ending = 1);
+	SYNTHETIC_EVENT(&streams[1], OPEN_CALL, 1095, .entry = 1092, .object = 5, .hook = 3);
+	prints(streams, 2, format_text,
+	       "     0.000001000 <100.101>           open            #Port<100.4.2> pipe by write\n"
+	       "     0.000001010 <100.101>           send            #Port<100.4.2> pipe 2 bytes \"hi\" by write\n"
+	       "     0.000001010 <100.101>           out             write on 4\n"
+	       "     0.000001020 <100.101>           in              write on 4 after 0.000000010 s\n"
+	       "     0.000001025 <100.101>           send            #Port<100.4.2> pipe 5 bytes \"quick\" by write\n"
+	       "     0.000001035 <100.101>           out_exiting     read on 4\n"
+	       "     0.000001050 <100.101>           in              read on 4 after 0.000000015 s\n"
+	       "     0.000001050 <100.101>           receive         #Port<100.4.2> pipe 2 bytes \"hi\" by read after 0.000000015 s\n"
+	       "     0.000001055 <100.101>           out             read on 4\n"
+	       "     0.000001060 <100.101>           in_exiting      read on 4 after 0.000000005 s\n"
+	       "     0.000001060 <100.101>           receive         #Port<100.4.2> pipe eof by read after 0.000000005 s\n"
+	       "     0.000001070 <100.101>           out             poll on 5 for at most 0.000000020 s\n"
+	       "     0.000001090 <100.101>           in_exiting      poll on 5 after 0.000000020 s failed: EINTR\n"
+	       "     0.000001092 <100.101>           out_exiting     poll on 5\n"
+	       "     0.000001092 <100.101>           open_call       poll on 5 never returned\n");
+}
+END_TEST
+
 START_TEST(functions_named_by_the_compiler)
 {
 	static struct synthetic streams[2];
@@ -335,6 +407,12 @@ START_TEST(functions_named_by_the_compiler)
 }
 END_TEST
 
+/* How many lines an event with all fields zero is shown as. */
+static unsigned lines_of(uint32_t id)
+{
+	return id == LORG_EVENT_WAITED ? 2 : !event_is_about_recording(id);
+}
+
 START_TEST(every_event_prints_as_valid_json)
 {
 	static struct synthetic streams[2];
@@ -347,7 +425,7 @@ START_TEST(every_event_prints_as_valid_json)
 		if (!event_description(id))
 			continue;
 		synthetic_event(&streams[1], id, 1000 + id, zero, NULL, 0);
-		made += !event_is_about_recording(id);
+		made += lines_of(id);
 	}
 	const char *at = print(&printed, streams, 2, format_json, 0);
 	while (*at) {
@@ -387,10 +465,12 @@ START_TEST(every_event_prints_as_one_line)
 			if (!event_description(id))
 				continue;
 			synthetic_event(&streams[1], id, 1000 + id, zero, NULL, 0);
-			made += !event_is_about_recording(id);
+			made += lines_of(id);
 		}
 		for (const char *at = print(&printed, streams, 2, functions[f], 0); (at = strchr(at, '\n')); at++)
 			lines++;
+		if (functions[f] == format_erlang) /* an opening is three messages, a closing two */
+			made += 3;
 		ck_assert_uint_eq(lines, made);
 		printed_end(&printed);
 	}
@@ -486,11 +566,13 @@ Suite *unit_suite(void)
 		utf8_is_recognised_exactly,
 		json_strings_are_valid_and_reversible_whatever_the_bytes,
 		messages_as_erlang_terms,
+		ports_are_linked_to_their_owners,
 		messages_as_text,
 		messages_as_json,
 		processes_as_erlang_terms,
 		processes_as_text,
 		functions_named_by_the_compiler,
+		calls_told_at_their_return,
 		every_event_prints_as_valid_json,
 		every_event_prints_as_one_line,
 		socket_addresses,

@@ -83,6 +83,97 @@ START_TEST(an_entry_told_late_is_in_its_place)
 }
 END_TEST
 
+static void tell_message(struct synthetic *stream, uint16_t id, uint64_t tick, uint32_t before, uint32_t flags)
+{
+	const struct lorg_event_SENT fields = {.before = before, .port = 4, .channel = 9, .bytes = 2, .hook_flags = 1 | flags << 16};
+	const struct packet_bytes text = packet_text("hi");
+	synthetic_event(stream, id, tick, &fields, &text, 1);
+}
+
+START_TEST(short_forms_are_shown_as_the_long_ones)
+{
+	static struct synthetic streams[2];
+	synthetic_clock(&streams[0]);
+	synthetic_packet(&streams[1], first, 1000);
+	SYNTHETIC_EVENT(&streams[1], LOCK_TAKEN, 1001, .hook = 3, .object = 0x7fff12345678);
+	SYNTHETIC_EVENT(&streams[1], LOCK_GIVEN_BACK, 1002, .hook = 4, .object = 0x7fff12345678);
+	SYNTHETIC_EVENT(&streams[1], BLOCK_TAKEN, 1003, .size = 77, .result = 0x7fff00000010, .caller_hook = 0x0005555500001234);
+	SYNTHETIC_EVENT(&streams[1], BLOCK_GIVEN_BACK, 1004, .hook = 6, .pointer = 0x7fff00000010);
+	static const uint32_t ids[] = {LORG_EVENT_ACQUIRED, LORG_EVENT_RELEASED, LORG_EVENT_ALLOCATE, LORG_EVENT_FREE};
+	struct trace *trace = synthetic_open(streams, 2);
+	struct merge *merge = merge_start(trace);
+	struct trace_event event;
+	ck_assert_int_eq(merge_next(merge, &event), 1); /* the clock */
+	for (unsigned i = 0; i < 4; i++) {
+		ck_assert_int_eq(merge_next(merge, &event), 1);
+		ck_assert_uint_eq(event.view.id, ids[i]);
+		ck_assert_uint_eq(event.time, 1001 + i);
+		ck_assert_uint_eq(event_number_named(&event.view, "hook", 0), 3 + i);
+		if (ids[i] == LORG_EVENT_ALLOCATE) {
+			ck_assert_uint_eq(event_number_named(&event.view, "caller", 0), 0x555500001234);
+			ck_assert_uint_eq(event_number_named(&event.view, "size", 0), 77);
+			ck_assert_uint_eq(event_number_named(&event.view, "result", 0), 0x7fff00000010);
+		} else {
+			const char *name = ids[i] == LORG_EVENT_FREE ? "pointer" : "object";
+			ck_assert_uint_eq(event_number_named(&event.view, name, 0), i < 2 ? 0x7fff12345678 : 0x7fff00000010);
+		}
+		ck_assert_uint_eq(trace->event_counts[ids[i]], 1);
+	}
+	ck_assert_int_eq(merge_next(merge, &event), 0);
+	merge_end(merge);
+	trace_close(trace);
+}
+END_TEST
+
+/* A send is there before the receive of it, each part of a call in its place between what others did meanwhile. */
+START_TEST(parts_of_calls_are_merged_with_the_events_of_others)
+{
+	static struct synthetic streams[3];
+	synthetic_clock(&streams[0]);
+	synthetic_packet(&streams[1], first, 1000);
+	synthetic_compact(&streams[1], LORG_EVENT_ENTER, 1001, 1, 0);
+	synthetic_compact(&streams[1], LORG_EVENT_ENTER, 1025, 2, 0); /* a handler's, within the call */
+	tell_message(&streams[1], LORG_EVENT_SENT, 1040, 30, LORG_MESSAGE_RUNNING);
+	tell_message(&streams[1], LORG_EVENT_SENT, 1041, 2000, 0); /* cannot be: counts as of its stamp */
+	synthetic_packet(&streams[2], second, 1000);
+	tell_message(&streams[2], LORG_EVENT_RECEIVED, 1030, 25, LORG_MESSAGE_RUNNING);
+	tell_message(&streams[2], LORG_EVENT_RECEIVED, 1035, 3, 0);
+	SYNTHETIC_EVENT(&streams[2], WAITED, 1042, .entry = 1036, .hook = 1);
+	SYNTHETIC_EVENT(&streams[2], WAIT_OPEN, 1050, .entry = 1015, .hook = 1);
+	struct trace *trace = synthetic_open(streams, 3);
+	static const struct {
+		uint64_t time;
+		uint32_t tid, id;
+	} order[] = {{1001, 100, LORG_EVENT_ENTER},   {1005, 101, LORG_EVENT_OUT}, {1010, 100, LORG_EVENT_SEND},
+		     {1010, 100, LORG_EVENT_OUT},     {1015, 101, LORG_EVENT_OUT}, {1025, 100, LORG_EVENT_ENTER},
+		     {1030, 101, LORG_EVENT_IN},      {1030, 101, LORG_EVENT_RECEIVE}, {1035, 101, LORG_EVENT_RECEIVE},
+		     {1036, 101, LORG_EVENT_OUT},     {1040, 100, LORG_EVENT_IN},  {1041, 100, LORG_EVENT_SEND},
+		     {1042, 101, LORG_EVENT_IN}};
+	struct merge *merge = merge_start(trace);
+	struct trace_event event;
+	ck_assert_int_eq(merge_next(merge, &event), 1); /* the clock */
+	for (unsigned i = 0; i < sizeof order / sizeof *order; i++) {
+		ck_assert_int_eq(merge_next(merge, &event), 1);
+		ck_assert_msg(event.time == order[i].time && event.process->tid == order[i].tid && event.view.id == order[i].id,
+			      "%u: %u at %u by %u", i, event.view.id, (unsigned)event.time, event.process->tid);
+	}
+	ck_assert_int_eq(merge_next(merge, &event), 0);
+	merge_end(merge);
+	ck_assert_uint_eq(trace->event_count, 9);
+	ck_assert_uint_eq(trace->shown_count, sizeof order / sizeof *order + 1);
+	ck_assert_uint_eq(trace->event_counts[LORG_EVENT_OUT], 4);
+	ck_assert_uint_eq(trace->event_counts[LORG_EVENT_SENT], 0);
+	struct profile *profile = profile_make(trace);
+	ck_assert_uint_eq(profile->waits[1].count, 3);
+	ck_assert_uint_eq(profile->waits[1].ticks, 30 + 25 + 6);
+	ck_assert_uint_eq(profile->port_count, 1);
+	ck_assert_uint_eq(profile->ports[0].sent, 2);
+	ck_assert_uint_eq(profile->ports[0].received_bytes, 4);
+	profile_free(profile);
+	trace_close(trace);
+}
+END_TEST
+
 START_TEST(equal_times_keep_the_order_of_streams)
 {
 	static struct synthetic streams[3];
@@ -461,7 +552,7 @@ START_TEST(what_is_no_trace_directory_is_refused)
 	static const char other[] =
 		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 77; };\n";
 	static const char own[] =
-		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 1; };\n";
+		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 2; };\n";
 	refused("/nonexistent/trace", "No such file");
 	refused("/dev/null", "Not a directory");
 	refused(directory, "metadata is missing");
@@ -482,7 +573,7 @@ START_TEST(packets_of_another_trace_are_not_mixed_in)
 {
 	const char *directory = unit_directory();
 	static const char own[] =
-		"trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 1; };\n";
+		"trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 2; };\n";
 	static struct synthetic stream;
 	synthetic_packet(&stream, first, 100);
 	memset(synthetic_head(&stream)->trace_uuid, 1, 16);
@@ -527,6 +618,10 @@ START_TEST(random_damage_never_harms)
 	tell_function(&streams[1], 505, 3, "function");
 	tell_module(&streams[1], 506, 0x1000, "/lib/x.so");
 	SYNTHETIC_EVENT(&streams[1], SIGNAL_SENT, 520, .entry = 507, .signal = 9);
+	tell_message(&streams[1], LORG_EVENT_SENT, 530, 5, LORG_MESSAGE_RUNNING);
+	tell_message(&streams[1], LORG_EVENT_RECEIVED, 540, 5, LORG_MESSAGE_RUNNING);
+	SYNTHETIC_EVENT(&streams[1], WAITED, 550, .entry = 545, .hook = 1);
+	SYNTHETIC_EVENT(&streams[1], WAIT_OPEN, 560, .entry = 555, .hook = 1);
 	synthetic_end(&streams[1], 0);
 	srand(7);
 	for (int round = 0; round < 3000; round++) {
@@ -553,7 +648,7 @@ START_TEST(random_damage_never_harms)
 				trace_function(trace, event.process->image, 3, event.view.tick);
 				trace_module(trace, event.process->image, 0x1001, event.view.tick);
 			}
-			ck_assert_uint_eq(count, trace->event_count);
+			ck_assert_uint_eq(count, trace->shown_count);
 			merge_end(merge);
 			struct profile *profile = profile_make(trace);
 			ck_assert_ptr_nonnull(profile);
@@ -732,6 +827,8 @@ Suite *unit_suite(void)
 	const TTest *tests[] = {
 		events_of_all_streams_come_in_order_of_time,
 		an_entry_told_late_is_in_its_place,
+		short_forms_are_shown_as_the_long_ones,
+		parts_of_calls_are_merged_with_the_events_of_others,
 		equal_times_keep_the_order_of_streams,
 		hlc_counts_within_a_microsecond,
 		the_last_exit_of_a_process_counts,

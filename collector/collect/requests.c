@@ -1,0 +1,653 @@
+/* SPDX-License-Identifier: MIT */
+/* requests.c: see requests.h. */
+#include "collector/collect/requests.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "collector/collect/clock.h"
+#include "collector/collect/family.h"
+#include "collector/patch/patch.h"
+#include "collector/plan/plan.h"
+
+#include <lorg/match.h>
+
+enum { MODULES_KNOWN = LORG_MODULES, LATER_TRIES = 50 };
+static const uint64_t STARTS_NS = 300000000;	 /* a program that has just begun is about to ask */
+static const uint64_t EXPIRES_NS = 30000000000;	 /* an answer that nobody has come for, a request that was never posted */
+static const uint64_t PID_LIMIT_NS = 1000000000; /* so long the pid of who asks may be unknown */
+
+/* A plan as this family's images have it. */
+struct family_plan {
+	uint64_t plan_id;
+	int plan_descriptor;
+	uint64_t plan_size;
+	struct patch_plan patch;
+	struct memory control;
+	uint8_t *on; /* functions whose gate was not 0 when it was looked at last */
+	uint32_t generation, idle; /* of the control, likewise */
+	uint32_t *changed;	   /* work space: function_count places */
+	uint32_t switches;	   /* times any gate was switched: images that come later are looked at whole */
+	struct plan_initial initial;
+	uint64_t base; /* of the module, for callers without build-id of their own */
+	int callers_known;
+};
+
+/* A module that has been asked about: where a caller's addresses are counted from. */
+struct known_module {
+	uint64_t base;
+	uint32_t build_id_length;
+	uint8_t build_id[20];
+	char path[424];
+	const struct caller_range *callers; /* the planner's */
+	uint32_t caller_count;
+};
+
+struct slot {
+	uint32_t state;
+	uint64_t since_ns;
+	int registered; /* its module is known */
+	struct family_plan *plan; /* that it was answered with */
+};
+
+struct requests {
+	struct family *family;
+	struct slot slot[LORG_REQUESTS];
+	struct family_plan **plans;
+	uint32_t plan_count;
+	struct known_module *modules;
+	uint32_t module_count;
+	uint64_t begin_ns;
+	int told_foreign, told_refused, detached;
+	/* Images that could not be brought up to date yet. */
+	uint64_t again_ns;
+	uint32_t tries;
+};
+
+struct requests *requests_create(struct family *family)
+{
+	if (!family->context->arena_settings->has_requests)
+		return NULL;
+	struct requests *requests = calloc(1, sizeof *requests);
+	if (!requests)
+		return NULL; /* its images get no answer, and go on without */
+	requests->family = family;
+	requests->begin_ns = clock_monotonic_ns();
+	return requests;
+}
+
+static void plan_free(struct family_plan *plan)
+{
+	memory_free(&plan->control);
+	free((void *)plan->patch.stub_at);
+	free(plan->on);
+	free(plan->changed);
+	free(plan);
+}
+
+void requests_free(struct requests *requests)
+{
+	if (!requests)
+		return;
+	for (uint32_t i = 0; i < requests->plan_count; i++)
+		plan_free(requests->plans[i]);
+	free(requests->plans);
+	free(requests->modules);
+	free(requests);
+}
+
+static struct lorg_request *request_at(const struct requests *requests, uint32_t index)
+{
+	const struct family *family = requests->family;
+	return (struct lorg_request *)(family->memory.at + family->layout.requests) + index;
+}
+
+/* ---- controls ----------------------------------------------------------------- */
+
+static struct lorg_function_control *gates_of(const struct family_plan *plan)
+{
+	return (struct lorg_function_control *)(plan->control.at + sizeof(struct lorg_control));
+}
+
+static struct lorg_call_setting *settings_of(const struct family_plan *plan)
+{
+	return (struct lorg_call_setting *)(plan->control.at + sizeof(struct lorg_control) +
+					    plan->initial.function_count * sizeof(struct lorg_function_control));
+}
+
+static int is_that_module(const struct known_module *module, const struct plan_caller *caller)
+{
+	if (caller->build_id_length)
+		return module->build_id_length == caller->build_id_length && !memcmp(module->build_id, caller->build_id, caller->build_id_length);
+	return !strcmp(module->path, caller->path);
+}
+
+static const struct known_module *module_of(const struct requests *requests, const struct plan_caller *caller)
+{
+	for (uint32_t i = 0; i < requests->module_count; i++) {
+		if (is_that_module(&requests->modules[i], caller))
+			return &requests->modules[i];
+	}
+	return NULL;
+}
+
+static uint8_t *programs_of(const struct family_plan *plan)
+{
+	return (uint8_t *)(settings_of(plan) + plan->initial.setting_count);
+}
+
+/* The same for the ranges that match programs compare callers with. */
+static int place_programs(const struct requests *requests, struct family_plan *plan)
+{
+	int known = 1;
+	for (uint32_t i = 0; i < plan->initial.program_range_count; i++) {
+		const struct plan_program_range *wanted = &plan->initial.program_ranges[i];
+		const struct known_module *module = module_of(requests, &wanted->module);
+		struct lorg_match_range *range = (struct lorg_match_range *)(programs_of(plan) + wanted->at);
+		known &= module != NULL;
+		range->first = module ? module->base + wanted->first : UINT64_MAX;
+		range->last = module ? module->base + wanted->last : 0;
+	}
+	return known;
+}
+
+/* True if the plan was made in knowledge of the module. */
+static int plan_knows(const struct family_plan *plan, const struct known_module *module)
+{
+	const struct plan_initial *initial = &plan->initial;
+	for (uint32_t i = 0; i < initial->setting_count; i++)
+		if (!initial->callers[i].later && is_that_module(module, &initial->callers[i]))
+			return 1;
+	return module->base == plan->base;
+}
+
+static void place_later_caller(struct family_plan *plan, uint32_t place, uint64_t low, uint64_t high)
+{
+	for (uint32_t i = 0; i < plan->initial.setting_count; i++) {
+		struct lorg_call_setting *setting = &settings_of(plan)[i];
+		if (plan->initial.callers[i].later != place)
+			continue;
+		/* The lower end is above all addresses until the upper one stands. */
+		__atomic_store_n(&setting->caller_high, high, __ATOMIC_RELAXED);
+		__atomic_store_n(&setting->caller_low, low, __ATOMIC_RELEASE);
+	}
+}
+
+/* Callers in modules that were loaded when the plan had been made. The same ranges get the same places each time. */
+static void place_later_callers(const struct requests *requests, struct family_plan *plan)
+{
+	uint32_t place = 0;
+	for (uint32_t i = 0; plan->initial.callers && i < requests->module_count; i++) {
+		const struct known_module *module = &requests->modules[i];
+		if (!module->caller_count || plan_knows(plan, module))
+			continue;
+		for (uint32_t k = 0; k < module->caller_count; k++)
+			place_later_caller(plan, ++place, module->base + module->callers[k].low, module->base + module->callers[k].high);
+	}
+}
+
+/* Addresses of this family's programs, for what the planner gave as offsets. A caller that is not loaded calls nothing. */
+static void place_callers(const struct requests *requests, struct family_plan *plan)
+{
+	const struct plan_initial *initial = &plan->initial;
+	int known = 1;
+	for (uint32_t i = 0; initial->callers && i < initial->setting_count; i++) {
+		const struct lorg_call_setting *wanted = &initial->settings[i];
+		const struct plan_caller *caller = &initial->callers[i];
+		struct lorg_call_setting *setting = &settings_of(plan)[i];
+		if (caller->later || (!wanted->caller_low && !wanted->caller_high))
+			continue;
+		int own = !caller->build_id_length && !caller->path[0];
+		const struct known_module *module = own ? NULL : module_of(requests, caller);
+		known &= own || module;
+		uint64_t base = own ? plan->base : module ? module->base : UINT64_MAX;
+		setting->caller_low = base == UINT64_MAX ? UINT64_MAX : base + wanted->caller_low;
+		setting->caller_high = base == UINT64_MAX ? UINT64_MAX : base + wanted->caller_high;
+	}
+	known &= place_programs(requests, plan);
+	place_later_callers(requests, plan);
+	plan->callers_known = known;
+}
+
+static int fill_control(const struct requests *requests, struct family_plan *plan)
+{
+	const struct plan_initial *initial = &plan->initial;
+	uint64_t functions = initial->function_count * sizeof(struct lorg_function_control);
+	uint64_t settings = initial->setting_count * sizeof(struct lorg_call_setting);
+	uint64_t programs_at = sizeof(struct lorg_control) + functions + settings;
+	uint64_t size = programs_at + initial->programs_size;
+	if (size > UINT32_MAX)
+		return -1;
+	if (memory_create(&plan->control, "lorg-control", size))
+		return -1;
+	struct lorg_control *control = (struct lorg_control *)plan->control.at;
+	*control = (struct lorg_control){
+		.size = sizeof *control,
+		.function_count = initial->function_count,
+		.setting_count = initial->setting_count,
+		.control_size = size,
+		.functions = sizeof *control,
+		.settings = sizeof *control + functions,
+	};
+	if (initial->function_count)
+		memcpy(gates_of(plan), initial->functions, functions);
+	if (initial->setting_count)
+		memcpy(settings_of(plan), initial->settings, settings);
+	if (initial->programs_size)
+		memcpy(programs_of(plan), initial->programs, initial->programs_size);
+	for (uint32_t i = 0; i < initial->setting_count; i++)
+		if (settings_of(plan)[i].program)
+			settings_of(plan)[i].program += (uint32_t)programs_at - 1;
+	place_callers(requests, plan);
+	for (uint32_t i = 0; i < initial->function_count; i++)
+		plan->on[i] = initial->functions[i].gate != 0;
+	control->magic = LORG_CONTROL_MAGIC;
+	return 0;
+}
+
+static struct family_plan *plan_create(const struct requests *requests, const struct plan_answer *answer, uint64_t base)
+{
+	struct family_plan *plan = calloc(1, sizeof *plan);
+	if (!plan)
+		return NULL;
+	*plan = (struct family_plan){.plan_id = answer->plan_id, .plan_descriptor = answer->descriptor, .plan_size = answer->size,
+		.initial = answer->initial, .base = base, .control = {.descriptor = -1}};
+	plan->patch.plan = answer->plan;
+	plan->patch.stub_at = patch_stub_offsets(answer->plan);
+	plan->on = calloc(answer->plan->function_count + 1ul, 1);
+	plan->changed = calloc(answer->plan->function_count + 1ul, sizeof *plan->changed);
+	if (!plan->patch.stub_at || !plan->on || !plan->changed || answer->initial.function_count != answer->plan->function_count ||
+	    fill_control(requests, plan)) {
+		plan_free(plan);
+		return NULL;
+	}
+	plan->patch.control = (struct lorg_control *)plan->control.at;
+	return plan;
+}
+
+static struct family_plan *plan_with_id(const struct requests *requests, uint64_t plan_id)
+{
+	for (uint32_t i = 0; i < requests->plan_count; i++)
+		if (requests->plans[i]->plan_id == plan_id)
+			return requests->plans[i];
+	return NULL;
+}
+
+static struct family_plan *plan_of_answer(struct requests *requests, const struct plan_answer *answer, uint64_t base)
+{
+	struct family_plan *plan = plan_with_id(requests, answer->plan_id);
+	if (plan)
+		return plan;
+	struct family_plan **plans = realloc(requests->plans, (requests->plan_count + 1ul) * sizeof(struct family_plan *));
+	if (!plans)
+		return NULL;
+	requests->plans = plans;
+	plan = plan_create(requests, answer, base);
+	if (plan)
+		plans[requests->plan_count++] = plan;
+	return plan;
+}
+
+/* ---- what stands in a request ---------------------------------------------------- */
+
+static void copy_request(const struct requests *requests, uint32_t index, struct lorg_request *copy)
+{
+	*copy = *request_at(requests, index);
+	copy->path[sizeof copy->path - 1] = 0;
+	if (copy->build_id_length > sizeof copy->build_id)
+		copy->build_id_length = 0;
+}
+
+static struct image *image_of(const struct requests *requests, const struct lorg_request *request)
+{
+	const struct family *family = requests->family;
+	return request->image < family->image_room ? family->images[request->image] : NULL;
+}
+
+static void answer(struct requests *requests, uint32_t index, const struct family_plan *plan, int error)
+{
+	struct lorg_request *request = request_at(requests, index);
+	request->error = error;
+	request->plan_descriptor = plan ? plan->plan_descriptor : -1;
+	request->control_descriptor = plan ? plan->control.descriptor : -1;
+	request->plan_size = plan ? plan->plan_size : 0;
+	request->control_size = plan ? plan->control.size : 0;
+	request->plan_id = plan ? plan->plan_id : 0;
+	requests->slot[index].plan = (struct family_plan *)plan;
+	/* Release: pairs with the image's acquire; the answer is there. */
+	__atomic_store_n(&request->state, LORG_REQUEST_ANSWERED, __ATOMIC_RELEASE);
+}
+
+static void know_module(struct requests *requests, const struct lorg_request *request)
+{
+	for (uint32_t i = 0; i < requests->module_count; i++)
+		if (requests->modules[i].base == request->base && !strcmp(requests->modules[i].path, request->path))
+			return;
+	if (requests->module_count == MODULES_KNOWN)
+		return;
+	struct known_module *modules = realloc(requests->modules, (requests->module_count + 1ul) * sizeof *modules);
+	if (!modules)
+		return;
+	requests->modules = modules;
+	struct known_module *module = &modules[requests->module_count++];
+	*module = (struct known_module){.base = request->base, .build_id_length = request->build_id_length};
+	memcpy(module->build_id, request->build_id, sizeof module->build_id);
+	memcpy(module->path, request->path, sizeof module->path);
+	for (uint32_t i = 0; i < requests->plan_count; i++)
+		if (!requests->plans[i]->callers_known)
+			place_callers(requests, requests->plans[i]);
+}
+
+static void know_callers(struct requests *requests, const struct lorg_request *request, const struct plan_answer *given)
+{
+	int is_new = 0;
+	for (uint32_t i = 0; i < requests->module_count; i++) {
+		struct known_module *module = &requests->modules[i];
+		if (module->base != request->base || strcmp(module->path, request->path) != 0 || module->callers == given->callers)
+			continue;
+		module->callers = given->callers;
+		module->caller_count = given->caller_count;
+		is_new = 1;
+	}
+	for (uint32_t i = 0; is_new && i < requests->plan_count; i++)
+		place_later_callers(requests, requests->plans[i]);
+}
+
+/* ---- telling --------------------------------------------------------------------- */
+
+/* What the planner tells goes into the trace: functions many at a time, gaps when those are written. */
+struct telling {
+	struct notes *notes;
+	struct note *functions; /* NULL: none yet */
+};
+
+static void tell_function(void *context, const struct plan_function_news *news)
+{
+	struct telling *telling = context;
+	if (!telling->functions)
+		telling->functions = notes_functions_begin(telling->notes);
+	notes_hooked_function(telling->notes, telling->functions, news);
+}
+
+static void end_functions(struct telling *telling)
+{
+	notes_functions_end(telling->notes, telling->functions);
+	telling->functions = NULL;
+}
+
+static void tell_gap(void *context, uint64_t count, const char *what, const char *why)
+{
+	struct telling *telling = context;
+	end_functions(telling);
+	notes_gap(telling->notes, count, 0, what, why);
+}
+
+static void tell_news(const struct requests *requests)
+{
+	struct telling telling = {&requests->family->context->notes, NULL};
+	const struct planner_listener listener = {tell_function, tell_gap, &telling};
+	const struct planning *planning = requests->family->context->planning;
+	planning->tell(planning->planner, &listener);
+	end_functions(&telling);
+}
+
+static void tell_outcome(struct requests *requests, pid_t pid, const struct patch_outcome *outcome)
+{
+	struct notes *notes = &requests->family->context->notes;
+	char what[96];
+	if (outcome->foreign && !requests->told_foreign) {
+		requests->told_foreign = 1;
+		snprintf(what, sizeof what, "%u functions of process %d are not switched", outcome->foreign, (int)pid);
+		notes_gap(notes, 1, (uint32_t)pid, what, "another tool's bytes stand at their entries");
+	}
+	if (outcome->refused && !requests->told_refused) {
+		requests->told_refused = 1;
+		snprintf(what, sizeof what, "%u functions of process %d are not switched", outcome->refused, (int)pid);
+		notes_gap(notes, 1, (uint32_t)pid, what, outcome->why ? outcome->why : "");
+	}
+}
+
+/* ---- answering -------------------------------------------------------------------- */
+
+static void answer_plan(struct requests *requests, uint32_t index, const struct lorg_request *request, uint64_t now_ns)
+{
+	struct family_context *context = requests->family->context;
+	const struct image *image = image_of(requests, request);
+	struct plan_answer given;
+	const struct plan_request wanted = {
+		.pid = image ? image->pid : 0,
+		.path = request->path,
+		.build_id = request->build_id,
+		.build_id_length = request->build_id_length,
+	};
+	/* In a mount namespace of its own a program's paths mean something only with its pid. */
+	if (!wanted.pid && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS && !requests->detached)
+		return;
+	enum plan_state state =
+		requests->detached ? PLAN_NONE : context->planning->plan_for(context->planning->planner, &wanted, &given);
+	if (state == PLAN_PENDING)
+		return;
+	tell_news(requests);
+	if (!requests->detached)
+		know_callers(requests, request, &given);
+	struct family_plan *plan = state == PLAN_READY ? plan_of_answer(requests, &given, request->base) : NULL;
+	answer(requests, index, plan, state == PLAN_READY && !plan ? ENOMEM : 0);
+}
+
+static void answer_apply(struct requests *requests, uint32_t index, const struct lorg_request *request, uint64_t now_ns)
+{
+	struct family_plan *plan = plan_with_id(requests, request->plan_id);
+	const struct image *image = image_of(requests, request);
+	struct patch_outcome outcome = {0};
+	if (!plan || !image || requests->detached) {
+		answer(requests, index, NULL, EINVAL);
+		return;
+	}
+	if (!image->pid && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS)
+		return;
+	patch_image(image->pid, family_arena(requests->family)->placements, &plan->patch, NULL, 0, &outcome);
+	/* A thread that is just inside of an entry, or of vfork, is elsewhere presently. */
+	if (outcome.later && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS)
+		return;
+	tell_outcome(requests, image->pid, &outcome);
+	answer(requests, index, NULL, outcome.refused || outcome.later ? (outcome.error ? outcome.error : EAGAIN) : 0);
+}
+
+static void expire(struct requests *requests, uint32_t index, uint32_t state, uint64_t now_ns)
+{
+	struct slot *slot = &requests->slot[index];
+	if (state == LORG_REQUEST_FREE || state == LORG_REQUEST_POSTED || now_ns - slot->since_ns < EXPIRES_NS)
+		return;
+	/* Whoever it was has gone, or has long given up: no image waits so long. */
+	__atomic_store_n(&request_at(requests, index)->state, LORG_REQUEST_FREE, __ATOMIC_RELEASE);
+}
+
+static uint32_t look_at_slot(struct requests *requests, uint32_t index, uint64_t now_ns)
+{
+	struct slot *slot = &requests->slot[index];
+	/* Acquire: pairs with the image's release when it posts. */
+	uint32_t state = __atomic_load_n(&request_at(requests, index)->state, __ATOMIC_ACQUIRE);
+	if (state != slot->state) {
+		*slot = (struct slot){.state = state, .since_ns = now_ns, .plan = state == LORG_REQUEST_ANSWERED ? slot->plan : NULL};
+	}
+	expire(requests, index, state, now_ns);
+	return state;
+}
+
+static int answer_all(struct requests *requests, uint64_t now_ns)
+{
+	struct lorg_request request;
+	uint32_t posted[LORG_REQUESTS], count = 0;
+	int filling = 0;
+	for (uint32_t i = 0; i < LORG_REQUESTS; i++) {
+		uint32_t state = look_at_slot(requests, i, now_ns);
+		filling |= state == LORG_REQUEST_FILLING;
+		if (state == LORG_REQUEST_POSTED)
+			posted[count++] = i;
+	}
+	/* Modules first: a plan may name another as the caller. */
+	for (uint32_t i = 0; i < count; i++) {
+		if (requests->slot[posted[i]].registered)
+			continue;
+		requests->slot[posted[i]].registered = 1;
+		copy_request(requests, posted[i], &request);
+		if (request.kind == LORG_REQUEST_PLAN)
+			know_module(requests, &request);
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		copy_request(requests, posted[i], &request);
+		if (request.kind == LORG_REQUEST_PLAN)
+			answer_plan(requests, posted[i], &request, now_ns);
+		else
+			answer_apply(requests, posted[i], &request, now_ns);
+	}
+	return count || filling;
+}
+
+/* ---- switching -------------------------------------------------------------------- */
+
+/* Functions whose gate was opened or closed since it was looked at last. */
+static uint32_t find_changed(struct family_plan *plan)
+{
+	const struct lorg_function_control *gates = gates_of(plan);
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < plan->initial.function_count; i++) {
+		uint8_t on = __atomic_load_n(&gates[i].gate, __ATOMIC_RELAXED) != 0;
+		if (on == plan->on[i])
+			continue;
+		plan->on[i] = on;
+		plan->changed[count++] = i;
+	}
+	return count;
+}
+
+static int may_be_switched(const struct image *image)
+{
+	return image && image->pid && !image->dead && !image->over && !image->shared && !image->left;
+}
+
+/* Returns 1 if something has to be tried again. */
+static int switch_image(struct requests *requests, const struct image *image, const struct family_plan *plan, uint32_t count)
+{
+	struct patch_outcome outcome;
+	patch_image(image->pid, family_arena(requests->family)->placements, &plan->patch, count ? plan->changed : NULL, count, &outcome);
+	tell_outcome(requests, image->pid, &outcome);
+	return outcome.later != 0;
+}
+
+static int switch_images(struct requests *requests, struct family_plan *plan, uint32_t count)
+{
+	struct family *family = requests->family;
+	int again = 0;
+	for (uint32_t i = 0; i < family->image_room; i++)
+		if (may_be_switched(family->images[i]))
+			again |= switch_image(requests, family->images[i], plan, count);
+	return again;
+}
+
+/* Images that have come since gates were switched have the bytes of that moment, but may have been at work meanwhile. */
+static int switch_new_images(struct requests *requests)
+{
+	struct family *family = requests->family;
+	int again = 0;
+	for (uint32_t i = 0; i < family->image_room; i++) {
+		struct image *image = family->images[i];
+		if (!may_be_switched(image) || image->patches_seen)
+			continue;
+		image->patches_seen = 1;
+		for (uint32_t k = 0; k < requests->plan_count; k++)
+			if (requests->plans[k]->switches)
+				again |= switch_image(requests, image, requests->plans[k], 0);
+	}
+	return again;
+}
+
+static int control_has_changed(struct family_plan *plan)
+{
+	/* Acquire: pairs with the release of who has changed gates. */
+	uint32_t generation = __atomic_load_n(&plan->patch.control->generation, __ATOMIC_ACQUIRE);
+	uint32_t idle = __atomic_load_n(&plan->patch.control->idle, __ATOMIC_ACQUIRE);
+	int changed = generation != plan->generation || idle != plan->idle;
+	plan->generation = generation;
+	plan->idle = idle;
+	return changed;
+}
+
+static void switch_again(struct requests *requests, uint64_t now_ns)
+{
+	int again = 0;
+	if (!requests->tries || now_ns < requests->again_ns)
+		return;
+	for (uint32_t i = 0; i < requests->plan_count; i++)
+		if (requests->plans[i]->switches)
+			again |= switch_images(requests, requests->plans[i], 0);
+	requests->tries = again ? requests->tries - 1 : 0;
+	requests->again_ns = now_ns + 2000000ull * (LATER_TRIES + 1 - requests->tries);
+}
+
+static void switch_changed(struct requests *requests, uint64_t now_ns)
+{
+	int again = switch_new_images(requests);
+	for (uint32_t i = 0; i < requests->plan_count; i++) {
+		struct family_plan *plan = requests->plans[i];
+		uint32_t count = control_has_changed(plan) ? find_changed(plan) : 0;
+		if (!count)
+			continue;
+		plan->switches++;
+		again |= switch_images(requests, plan, count);
+	}
+	if (again) {
+		requests->tries = LATER_TRIES;
+		requests->again_ns = now_ns + 2000000;
+	} else {
+		switch_again(requests, now_ns);
+	}
+}
+
+uint32_t requests_gate(const struct requests *requests, uint32_t function)
+{
+	for (uint32_t i = 0; requests && i < requests->plan_count; i++) {
+		const struct family_plan *plan = requests->plans[i];
+		uint32_t index = function - plan->patch.plan->first_function; /* of a lower id: greater than all */
+		if (index < plan->initial.function_count)
+			return plan->initial.functions[index].gate;
+	}
+	return 0;
+}
+
+/* ---- the pass ----------------------------------------------------------------------- */
+
+int requests_pass(struct requests *requests, uint64_t now_ns)
+{
+	if (!requests || requests->family->final)
+		return 0;
+	int waiting = answer_all(requests, now_ns);
+	switch_changed(requests, now_ns);
+	return waiting || requests->tries || (now_ns - requests->begin_ns < STARTS_NS && !requests->plan_count);
+}
+
+void requests_detach(struct requests *requests)
+{
+	if (!requests || requests->detached)
+		return;
+	requests->detached = 1;
+	for (uint32_t i = 0; i < requests->plan_count; i++) {
+		struct family_plan *plan = requests->plans[i];
+		for (uint32_t k = 0; k < plan->initial.function_count; k++)
+			__atomic_store_n(&gates_of(plan)[k].gate, 0, __ATOMIC_RELAXED);
+		/* Release: who sees the generation sees the gates. */
+		__atomic_add_fetch(&plan->patch.control->generation, 1, __ATOMIC_RELEASE);
+	}
+	requests_pass(requests, clock_monotonic_ns());
+}
+
+int requests_descriptors(const struct requests *requests, uint32_t index, int descriptors[2])
+{
+	if (!requests || index >= LORG_REQUESTS || !requests->slot[index].plan)
+		return -1;
+	descriptors[0] = requests->slot[index].plan->plan_descriptor;
+	descriptors[1] = requests->slot[index].plan->control.descriptor;
+	return 0;
+}

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/* patch.c: the whole way from a loaded module to its hooks. See patch.h. */
+#include "preload/patch/patch.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include "preload/core/event.h"
+#include "preload/core/module.h"
+#include "preload/core/raw.h"
+#include "preload/hook.h"
+#include "preload/resolve/resolve.h"
+
+enum { AT_ONCE = 64 }; /* modules that are asked for together */
+
+uint32_t patch_pending;
+
+/* What has been asked for. Owner: whoever holds `lock`. `base` 0 and `dynamic` 0: a place that is free again. */
+static struct patch_module modules[LORG_MODULES];
+static uint32_t module_count;
+
+/* What the collector reads of us. Entries are never used for another module, except for the same plan at the same base. */
+static struct lorg_placements placements = {.magic = LORG_PLACEMENTS_MAGIC, .size = sizeof(struct lorg_placement)};
+
+/* ---- one at a time --------------------------------------------------------- */
+
+/*
+ * Who places: the thread, by the address of its thread-local state, and in the high 16 bits its image + 1, since a fork
+ * child finds there what its parent was at. 0: nobody. Atomic.
+ */
+static uint64_t placer;
+
+static uint64_t placer_self(void)
+{
+	return (uint64_t)(uintptr_t)&this_thread | (uint64_t)(the_program.image_index + 1) << 48;
+}
+
+static int begin_placing(void)
+{
+	uint64_t self = placer_self();
+	for (int i = 0; i < 20000; i++) { /* 2 s */
+		uint64_t seen = __atomic_load_n(&placer, __ATOMIC_RELAXED);
+		if (seen == self) /* a signal handler in the middle of it */
+			return 0;
+		if (seen >> 48 == self >> 48) {
+			raw_sleep_ns(100000);
+			continue;
+		}
+		/* Acquire: pairs with the release of the placer before: its tables are whole. */
+		if (__atomic_compare_exchange_n(&placer, &seen, self, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return 1;
+	}
+	return 0;
+}
+
+static void end_placing(void)
+{
+	__atomic_store_n(&placer, 0, __ATOMIC_RELEASE);
+}
+
+static int is_wanted(void)
+{
+	return the_arena.shared && the_arena.request_count && system_calls_allowed() && !this_thread.vfork_child &&
+	       hook_gates == the_arena.shared->gate;
+}
+
+/* By the links of /proc/self/task: two, and one for each thread. */
+static int is_alone(void)
+{
+	struct stat status;
+	return !raw_failed(raw_syscall3(SYS_stat, (long)"/proc/self/task", (long)&status, 0)) && status.st_nlink == 3;
+}
+
+/* ---- the loader's list ------------------------------------------------------ */
+
+/* From r_version 2 on there is one for each namespace. */
+struct namespaces {
+	struct r_debug base;
+	struct namespaces *next;
+};
+extern struct namespaces loader_namespaces __asm__("_r_debug") __attribute__((weak));
+
+static const struct namespaces *next_namespace(const struct namespaces *space)
+{
+	return loader_namespaces.base.r_version >= 2 ? space->next : 0;
+}
+
+struct found {
+	struct link_map entry; /* a copy */
+	const struct link_map *object;
+	int is_main, in_base;
+};
+
+/* 0 at the end of the list. Another thread may be in dlclose: nothing is read that could fault. */
+static int copy_entry(struct found *found, const struct link_map *object)
+{
+	found->object = object;
+	return object &&
+	       memory_peek(&found->entry, object, offsetof(struct link_map, l_prev)) == offsetof(struct link_map, l_prev);
+}
+
+static int is_ours_or_loaders(const struct found *found)
+{
+	uint64_t base = found->entry.l_addr;
+	return found->object == link_map_own() || base == auxiliary_value(AT_SYSINFO_EHDR) || base == auxiliary_value(AT_BASE);
+}
+
+static struct patch_module *module_known(const struct found *found)
+{
+	for (uint32_t i = 0; i < module_count; i++)
+		if (modules[i].base == found->entry.l_addr && modules[i].dynamic == (uint64_t)found->entry.l_ld)
+			return &modules[i];
+	return 0;
+}
+
+static struct patch_module *new_place(void)
+{
+	for (uint32_t i = 0; i < module_count; i++)
+		if (!modules[i].dynamic)
+			return &modules[i];
+	return module_count < LORG_MODULES ? &modules[module_count] : 0;
+}
+
+/* ---- paths ------------------------------------------------------------------ */
+
+typedef char path[424]; /* as in struct lorg_request */
+
+static void read_path(const struct found *found, char *to)
+{
+	uint32_t room = sizeof(path) - 1;
+	to[0] = 0;
+	if (found->is_main) {
+		long got = raw_syscall3(SYS_readlink, (long)"/proc/self/exe", (long)to, room);
+		to[raw_failed(got) ? 0 : got] = 0;
+		return;
+	}
+	char name[sizeof(path)];
+	uint32_t length = memory_peek_text(found->entry.l_name);
+	length = memory_peek(name, found->entry.l_name, length < room ? length : room);
+	name[length] = 0;
+	if (name[0] && name[0] != '/') {
+		long got = raw_syscall3(SYS_getcwd, (long)to, room, 0);
+		to[raw_failed(got) || got < 1 ? 0 : got - 1] = 0;
+		text_append(to + strlen(to), to + sizeof(path), "/");
+	}
+	text_append(to + strlen(to), to + sizeof(path), name);
+}
+
+static const char *base_name(const char *text)
+{
+	const char *base = text;
+	for (; *text; text++)
+		if (*text == '/')
+			base = text + 1;
+	return base;
+}
+
+/* ---- holding on to what came later ------------------------------------------ */
+
+/* What the program started with never goes; what came by a handle of another thread's might, under our hands. */
+static void *hold(const struct found *found, const char *name)
+{
+	void *handle = found->in_base ? REAL(dlopen)(name, RTLD_LAZY | RTLD_NOLOAD) : 0;
+	if (handle && handle != (const void *)found->object) {
+		REAL(dlclose)(handle);
+		handle = 0;
+	}
+	return handle;
+}
+
+/* ---- telling ---------------------------------------------------------------- */
+
+static void tell_count(uint32_t count, const char *what, const char *name, const char *why)
+{
+	char text[128];
+	const char *end = text + sizeof text;
+	struct thread *self = thread_self();
+	if (!count || !self)
+		return;
+	char *at = text_append_decimal(text, end, count);
+	at = text_append(at, end, what);
+	text_append(at, end, name);
+	event_gap(self, text, why);
+}
+
+static void tell_refusals(const struct patch_refusals *refusals, const char *name)
+{
+	static const char functions[] = " functions are not hooked in ", slots[] = " slots are left alone in ";
+	tell_count(refusals->occupied, functions, name, "another tool's hook or breakpoint stands at their entries");
+	tell_count(refusals->out_of_reach, functions, name, "there is no room for stubs within reach of their code");
+	tell_count(refusals->no_memory, functions, name, "there is no memory for stubs, or none may be executable");
+	tell_count(refusals->unwritable, functions, name, "the code or its slots cannot be changed");
+	tell_count(refusals->several_threads, functions, name, "other threads run, and lorg may not hold them");
+	tell_count(refusals->ambiguous, slots, name, "several objects define the name, and which one is meant is not known");
+}
+
+static void tell_failed(const char *name, const char *why)
+{
+	char text[128];
+	struct thread *self = thread_self();
+	if (!self)
+		return;
+	char *at = text_append(text, text + sizeof text, "functions are not hooked in ");
+	text_append(at, text + sizeof text, name);
+	event_gap(self, text, why);
+}
+
+/* ---- placing ---------------------------------------------------------------- */
+
+/* The same module at the same place as before: its stubs are still there, and right. */
+static struct lorg_placement *placement_again(const struct patch_module *module)
+{
+	for (uint32_t i = 0; i < placements.count; i++) {
+		struct lorg_placement *placement = &placements.entry[i];
+		if (placement->state == LORG_PLACEMENT_UNLOADED && placement->plan_id == module->plan->plan_id &&
+		    placement->base == module->base)
+			return placement;
+	}
+	return 0;
+}
+
+static struct lorg_placement *placement_new(const struct patch_module *module)
+{
+	if (placements.count >= LORG_PLACEMENTS)
+		return 0;
+	struct lorg_placement *placement = &placements.entry[placements.count];
+	placement->plan_id = module->plan->plan_id;
+	placement->base = module->base;
+	placement->function_count = module->plan->function_count;
+	__atomic_store_n(&placements.count, placements.count + 1, __ATOMIC_RELEASE);
+	return placement;
+}
+
+static void placement_begin(struct patch_module *module, struct patch_refusals *refusals)
+{
+	module->placement = placement_again(module);
+	if (module->placement) {
+		module->placement->slot_count = 0;
+		return;
+	}
+	module->placement = placement_new(module);
+	if (module->placement)
+		stubs_place(module, refusals);
+	else
+		refusals->no_memory += module->plan->function_count;
+}
+
+static void place_entries(struct patch_module *module, int alone, struct patch_refusals *refusals)
+{
+	uint32_t left = entries_place(module, alone, refusals);
+	/* Release: who sees the state sees the rest. */
+	__atomic_store_n(&module->placement->state, LORG_PLACEMENT_PLACED, __ATOMIC_RELEASE);
+	if (left && patches_ask(module))
+		refusals->several_threads += left;
+}
+
+/* A batch of new modules. */
+struct batch {
+	uint32_t count;
+	int alone;
+	struct patch_question question[AT_ONCE];
+	void *handle[AT_ONCE];
+	path path[AT_ONCE];
+	struct patch_refusals refusals[AT_ONCE];
+};
+
+static void batch_place(struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++) {
+		struct patch_module *module = batch->question[i].module;
+		if (batch->question[i].failed)
+			tell_failed(base_name(batch->path[i]), batch->question[i].failed);
+		if (!module->plan)
+			continue;
+		placement_begin(module, &batch->refusals[i]);
+		if (module->placement)
+			place_entries(module, batch->alone, &batch->refusals[i]);
+	}
+}
+
+/* Slots of the new modules; those of the older ones too, which may lead to functions of the new. */
+static void batch_place_slots(struct batch *batch)
+{
+	struct patch_refusals older = {0};
+	for (uint32_t i = 0; i < batch->count; i++)
+		slots_place(batch->question[i].module, modules, module_count, &batch->refusals[i]);
+	for (uint32_t i = 0; i < module_count; i++)
+		if (!modules[i].is_new)
+			slots_place(&modules[i], modules, module_count, &older);
+}
+
+static void batch_take(struct batch *batch, const struct found *found, int at_start)
+{
+	struct patch_module *module = new_place();
+	char *name = batch->path[batch->count];
+	if (!module || module_read(module, found->entry.l_addr, (uint64_t)found->entry.l_ld, found->is_main))
+		return;
+	read_path(found, name);
+	if (!at_start && !(batch->handle[batch->count] = hold(found, name)) && found->in_base) {
+		memset(module, 0, sizeof *module); /* it has gone meanwhile */
+		return;
+	}
+	module->is_new = 1;
+	module->from_start = (uint8_t)at_start;
+	module_count += module == &modules[module_count];
+	batch->question[batch->count++].module = module;
+}
+
+static void batch_find(struct batch *batch, int at_start)
+{
+	const struct namespaces *space = &loader_namespaces;
+	if (!space) { /* another loader than glibc's */
+		return;
+	}
+	const struct link_map *first = space->base.r_map;
+	for (int in_base = 1; space; in_base = 0, space = next_namespace(space)) {
+		struct found found = {.in_base = in_base};
+		const struct link_map *object = space->base.r_map;
+		for (int i = 0; i < LORG_MODULES && batch->count < AT_ONCE && copy_entry(&found, object); i++) {
+			object = found.entry.l_next;
+			found.is_main = found.object == first;
+			if (!is_ours_or_loaders(&found) && !module_known(&found))
+				batch_take(batch, &found, at_start);
+		}
+	}
+}
+
+static void batch_end(struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->count; i++) {
+		tell_refusals(&batch->refusals[i], base_name(batch->path[i]));
+		batch->question[i].module->is_new = 0;
+		if (batch->handle[i])
+			REAL(dlclose)(batch->handle[i]);
+	}
+}
+
+/* It is no module any more; its stubs stay. */
+static void forget(struct patch_module *module)
+{
+	if (module->placement)
+		__atomic_store_n(&module->placement->state, LORG_PLACEMENT_UNLOADED, __ATOMIC_RELEASE);
+	memset(module, 0, sizeof *module);
+}
+
+static void forget_gone(void)
+{
+	for (uint32_t i = 0; i < module_count; i++) {
+		struct patch_module *module = &modules[i];
+		int there = !module->dynamic;
+		for (const struct namespaces *space = &loader_namespaces; space && !there; space = next_namespace(space)) {
+			struct found found;
+			for (const struct link_map *object = space->base.r_map; !there && copy_entry(&found, object);
+			     object = found.entry.l_next)
+				there = found.entry.l_addr == module->base && (uint64_t)found.entry.l_ld == module->dynamic;
+		}
+		if (!there)
+			forget(module);
+	}
+}
+
+/* An object that has gone and come again unseen stands there without its patches. */
+static int is_replaced(const struct patch_module *module)
+{
+	const struct lorg_placement *placement = module->placement;
+	for (uint32_t i = 0; placement && placement->marks && i < module->plan->function_count; i++)
+		if ((((const uint8_t *)placement->marks)[i] & LORG_STUB_CODE) && control_function(module->control, i)->gate)
+			return !entry_is_placed(module, i);
+	return 0;
+}
+
+static void forget_replaced(void)
+{
+	for (uint32_t i = 0; i < module_count; i++)
+		if (modules[i].dynamic && !modules[i].from_start && is_replaced(&modules[i]))
+			forget(&modules[i]);
+}
+
+static int place_batch(int at_start)
+{
+	struct batch *batch = any_memory(sizeof *batch);
+	if (!batch)
+		return 0;
+	batch->alone = at_start || is_alone();
+	batch_find(batch, at_start);
+	uint32_t count = batch->count;
+	if (count) {
+		plans_ask(batch->question, count, (const path *)batch->path);
+		batch_place(batch);
+		batch_place_slots(batch);
+	}
+	batch_end(batch);
+	raw_munmap(batch, sizeof *batch);
+	return count == AT_ONCE;
+}
+
+/* Calls name their callers by address: what those lie in is told first. */
+static void tell_modules(void)
+{
+	struct thread *self = thread_self();
+	if (self)
+		modules_tell(self);
+}
+
+static void place_all(int at_start)
+{
+	int saved_errno = *hook_errno();
+	this_thread.busy++;
+	__atomic_store_n(&patch_pending, 0, __ATOMIC_RELAXED);
+	if (!at_start) {
+		forget_gone();
+		forget_replaced();
+		tell_modules();
+	}
+	while (place_batch(at_start))
+		;
+	__atomic_store_n(&the_arena.shared->placements, (uint64_t)&placements, __ATOMIC_RELEASE);
+	this_thread.busy--;
+	*hook_errno() = saved_errno;
+}
+
+void patch_modules(void)
+{
+	static int begun; /* the constructor's call is the first, on the only thread */
+	if (!is_wanted() || !begin_placing())
+		return;
+	int at_start = !begun;
+	begun = 1;
+	place_all(at_start);
+	end_placing();
+}
+
+void patch_mapping_moved(uintptr_t from, uintptr_t length, uintptr_t to)
+{
+	for (uint32_t i = 0; i < module_count; i++) {
+		struct patch_module *module = &modules[i];
+		uintptr_t plan = (uintptr_t)module->plan - from, control = (uintptr_t)module->control - from;
+		if (plan >= length && control >= length)
+			continue;
+		if (!to) { /* known, and not hooked */
+			module->plan = 0;
+			module->placement = 0;
+			continue;
+		}
+		if (plan < length)
+			module->plan = (const struct lorg_plan *)(to + plan);
+		if (control < length)
+			module->control = (struct lorg_control *)(to + control);
+	}
+}
+
+void patch_opened(void *handle)
+{
+	if (handle)
+		patch_modules();
+}
+
+void patch_closed(void)
+{
+	if (!is_wanted() || !begin_placing())
+		return;
+	int saved_errno = *hook_errno();
+	forget_gone();
+	forget_replaced();
+	end_placing();
+	*hook_errno() = saved_errno;
+}
