@@ -493,7 +493,7 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	uint32_t was_claiming = self->claiming, no_clock = self->no_clock;
 	struct call_thread *call = self->call;
 	uint32_t parent = self->process_index, parent_tid = self->process ? self->process->own_tid : 0;
-	struct lorg_process *maker = reserved == UINT32_MAX ? 0 : self->process;
+	struct lorg_process *maker = reserved == UINT32_MAX || !self->process ? 0 : arena_process(parent);
 	memset(self, 0, sizeof *self);
 	self->claiming = 1;
 	self->begun = 1;

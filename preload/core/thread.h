@@ -231,9 +231,12 @@ static inline void spawning_begins(struct thread *self, uint32_t child)
 	/* Release: whoever sees the child sees of what kind it is. */
 	__atomic_store_n(&self->process->spawning.child, child, __ATOMIC_RELEASE);
 }
-static inline void spawning_ends(struct thread *self)
+/* By its index: the call was long, and the arena may be elsewhere by now. */
+static inline void spawning_ends(const struct thread *self)
 {
-	__atomic_store_n(&self->process->spawning.child, 0, __ATOMIC_RELAXED);
+	struct lorg_process *process = arena_process(self->process_index);
+	if (process)
+		__atomic_store_n(&process->spawning.child, 0, __ATOMIC_RELAXED);
 }
 /* In the child. Its maker may be elsewhere by now, and making another. */
 static inline void spawning_child_runs(struct lorg_process *maker, uint32_t child, uint32_t number)
