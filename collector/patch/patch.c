@@ -15,13 +15,12 @@
 
 enum { SLOTS_MAXIMUM = 1 << 18 };
 
-/* One entry that is not as it should be. */
+/* One entry or slot that is not as it should be. */
 struct work {
 	uint64_t at;	     /* address of the first byte that changes */
 	uint64_t relocated;  /* where what stands there has moved to; 0: nothing has */
-	uint32_t taken;
-	uint32_t on;	     /* 1: to be patched; 0: to be as the file has it */
-	uint32_t one_store;   /* 1: one instruction for another within one word */
+	uint32_t taken;	     /* bytes that change */
+	uint32_t on;	     /* 1: to be hooked; 0: to be as the file has it */
 	uint32_t same_places; /* 1: each byte of what stands there is at the same place in the relocated entry */
 	uint8_t now[LORG_TAKEN_MAXIMUM], then[LORG_TAKEN_MAXIMUM];
 };
@@ -120,7 +119,6 @@ static void consider_entry(struct switching *switching, const struct lorg_placem
 	if (patched == (int)work.on)
 		return;
 	memcpy(work.then, work.on ? patch : original, work.taken);
-	work.one_store = work.on && (function->flags & LORG_PLAN_ONE_STORE) && lorg_in_one_word(work.at, work.taken);
 	if (lorg_function_is_relocated(function)) {
 		work.relocated = thunk + LORG_THUNK_SIZE;
 		work.same_places = function->code_length == function->taken;
@@ -138,53 +136,46 @@ static void consider_entries(struct switching *switching, const struct lorg_plac
 		consider_entry(switching, placement, functions ? functions[i] : i);
 }
 
-/* ---- by single stores ---------------------------------------------------------- */
+/* ---- slots ----------------------------------------------------------------------- */
 
-static int store_word(int memory, const struct work *work)
+/* functions: ascending; NULL: all. */
+static int is_asked_for(const uint32_t *functions, uint32_t count, uint32_t index)
 {
-	uint64_t word_at = work->at & ~7ull;
-	uint32_t before = (uint32_t)(work->at - word_at), inside = 8 - before < work->taken ? 8 - before : work->taken;
-	uint8_t word[8];
-	if (peek(memory, word_at, word, sizeof word))
-		return -1;
-	memcpy(word + before, work->then, inside);
-	return poke(memory, word_at, word, sizeof word);
-}
-
-/* Nobody is inside of a jump: what stands behind it may change first, and then the jump. */
-static int turns_off_in_two(const struct work *work)
-{
-	return !work->on && lorg_in_one_word(work->at, LORG_JUMP_SIZE);
-}
-
-static int turn_off(int memory, const struct work *work)
-{
-	uint32_t inside = 8 - (uint32_t)(work->at & 7);
-	if (work->taken > inside && poke(memory, work->at + inside, work->then + inside, work->taken - inside))
-		return -1;
-	return store_word(memory, work);
-}
-
-static void count_done(struct patch_outcome *outcome, const struct work *work)
-{
-	outcome->on += work->on;
-	outcome->off += !work->on;
-}
-
-/* Does what can be done so; the rest stays in the list. */
-static void store_what_can_be(struct switching *switching)
-{
-	uint32_t left = 0;
-	for (uint32_t i = 0; i < switching->count; i++) {
-		struct work *work = &switching->work[i];
-		int done = work->one_store ? store_word(switching->memory, work) == 0
-					   : turns_off_in_two(work) && turn_off(switching->memory, work) == 0;
-		if (done)
-			count_done(switching->outcome, work);
+	uint32_t low = 0, high = count;
+	while (functions && low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (functions[middle] < index)
+			low = middle + 1;
 		else
-			switching->work[left++] = *work;
+			high = middle;
 	}
-	switching->count = left;
+	return !functions || (low < count && functions[low] == index);
+}
+
+static void consider_slot(struct switching *switching, const struct lorg_slot_change *change)
+{
+	uint32_t on = (uint32_t)is_on(switching->plan, change->function);
+	uint64_t now, then = on ? change->thunk : change->original;
+	struct work work = {.at = change->address, .taken = sizeof now, .on = on};
+	if (change->address % 8 || peek(switching->memory, change->address, &now, sizeof now) || now == then ||
+	    (now != change->thunk && now != change->original))
+		return;
+	memcpy(work.now, &now, sizeof now);
+	memcpy(work.then, &then, sizeof then);
+	if (add_work(switching, &work))
+		refuse(switching->outcome, 1, ENOMEM, "no memory");
+}
+
+static void consider_slots(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions, uint32_t count)
+{
+	for (uint32_t i = 0; i < placement->slot_count && i < SLOTS_MAXIMUM; i++) {
+		struct lorg_slot_change change;
+		if (peek(switching->memory, placement->slots + i * sizeof change, &change, sizeof change))
+			return;
+		if (change.plan_id == switching->plan->plan->plan_id && change.function < switching->plan->plan->function_count &&
+		    is_asked_for(functions, count, change.function))
+			consider_slot(switching, &change);
+	}
 }
 
 /* ---- with all threads held ------------------------------------------------------ */
@@ -245,7 +236,13 @@ static void free_entries(struct switching *switching, struct hold *hold)
 	}
 }
 
-static void write_entry(struct switching *switching, const struct work *work)
+static void count_done(struct patch_outcome *outcome, const struct work *work)
+{
+	outcome->on += work->on;
+	outcome->off += !work->on;
+}
+
+static void write_bytes(struct switching *switching, const struct work *work)
 {
 	uint8_t now[LORG_TAKEN_MAXIMUM];
 	if (!work->taken)
@@ -253,7 +250,7 @@ static void write_entry(struct switching *switching, const struct work *work)
 	if (peek(switching->memory, work->at, now, work->taken) || memcmp(now, work->now, work->taken) != 0)
 		switching->outcome->foreign++; /* another program is there now, or another tool's bytes */
 	else if (poke(switching->memory, work->at, work->then, work->taken))
-		refuse(switching->outcome, 1, errno, "its code cannot be changed");
+		refuse(switching->outcome, 1, errno, "its code or its slots cannot be changed");
 	else
 		count_done(switching->outcome, work);
 }
@@ -271,7 +268,7 @@ static void switch_held(void *context, struct hold *hold)
 	switching->memory = memory;
 	free_entries(switching, hold);
 	for (uint32_t i = 0; i < switching->count; i++)
-		write_entry(switching, &switching->work[i]);
+		write_bytes(switching, &switching->work[i]);
 }
 
 static int by_address(const void *a, const void *b)
@@ -280,7 +277,7 @@ static int by_address(const void *a, const void *b)
 	return one->at < other->at ? -1 : one->at > other->at;
 }
 
-static void switch_rest(struct switching *switching)
+static void switch_all_work(struct switching *switching)
 {
 	int error;
 	const char *why;
@@ -295,46 +292,6 @@ static void switch_rest(struct switching *switching)
 		refuse(switching->outcome, switching->count, error, why);
 }
 
-/* ---- slots ----------------------------------------------------------------------- */
-
-/* functions: ascending; NULL: all. */
-static int is_asked_for(const uint32_t *functions, uint32_t count, uint32_t index)
-{
-	uint32_t low = 0, high = count;
-	while (functions && low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (functions[middle] < index)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return !functions || (low < count && functions[low] == index);
-}
-
-static void switch_slot(struct switching *switching, const struct lorg_slot_change *change)
-{
-	uint64_t now, then = is_on(switching->plan, change->function) ? change->thunk : change->original;
-	if (change->address % 8 || peek(switching->memory, change->address, &now, sizeof now) || now == then ||
-	    (now != change->thunk && now != change->original))
-		return;
-	if (poke(switching->memory, change->address, &then, sizeof then))
-		refuse(switching->outcome, 1, errno, "its slots cannot be changed");
-	else
-		then == change->thunk ? switching->outcome->on++ : switching->outcome->off++;
-}
-
-static void switch_slots(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions, uint32_t count)
-{
-	for (uint32_t i = 0; i < placement->slot_count && i < SLOTS_MAXIMUM; i++) {
-		struct lorg_slot_change change;
-		if (peek(switching->memory, placement->slots + i * sizeof change, &change, sizeof change))
-			return;
-		if (change.plan_id == switching->plan->plan->plan_id && change.function < switching->plan->plan->function_count &&
-		    is_asked_for(functions, count, change.function))
-			switch_slot(switching, &change);
-	}
-}
-
 /* ---- the whole ------------------------------------------------------------------- */
 
 static int placement_is_right(const struct lorg_placement *placement, const struct patch_plan *plan)
@@ -343,7 +300,7 @@ static int placement_is_right(const struct lorg_placement *placement, const stru
 	       placement->function_count == plan->plan->function_count;
 }
 
-static void switch_all(struct switching *switching, uint64_t placements, const uint32_t *functions, uint32_t count)
+static void look_at_placements(struct switching *switching, uint64_t placements, const uint32_t *functions, uint32_t count)
 {
 	struct lorg_placements head;
 	const size_t head_size = offsetof(struct lorg_placements, entry);
@@ -357,10 +314,8 @@ static void switch_all(struct switching *switching, uint64_t placements, const u
 		if (placement_is_right(&placement, switching->plan))
 			consider_entries(switching, &placement, functions, functions ? count : switching->plan->plan->function_count);
 		if (placement.state == LORG_PLACEMENT_PLACED)
-			switch_slots(switching, &placement, functions, count);
+			consider_slots(switching, &placement, functions, count);
 	}
-	store_what_can_be(switching);
-	switch_rest(switching);
 }
 
 int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, const uint32_t *functions, uint32_t count,
@@ -375,7 +330,8 @@ int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, c
 		refuse(outcome, 1, errno, "its memory cannot be opened");
 		return -1;
 	}
-	switch_all(&switching, placements, functions, count);
+	look_at_placements(&switching, placements, functions, count);
+	switch_all_work(&switching);
 	close(switching.memory);
 	free(switching.work);
 	return outcome->why ? -1 : 0;

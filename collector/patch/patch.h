@@ -3,15 +3,10 @@
  * patch.h: switches the patches of a plan in a running program from outside,
  * so that its entries and slots are as the gates of its control say.
  *
- * Ways, the gentlest that is safe:
- *
- *   slots            one aligned store of eight bytes through /proc/PID/mem
- *   entries, off     the patch is one jump, so no thread stands inside of it: the bytes behind it first, then the jump by one
- *                    store, where it lies in one aligned word
- *   entries, on      one store, where it replaces one instruction (LORG_PLAN_ONE_STORE)
- *   all others       all threads held by ptrace (hold.h): those that stand in the bytes to be changed are moved to the same
- *                    place in the relocated entry; where there is none, or a signal handler has interrupted the entry, it is left
- *                    for later: the thread goes on, and is elsewhere presently
+ * All threads are held by ptrace (hold.h) while anything changes: what is written through /proc/PID/mem becomes visible
+ * byte by byte where the kernel copies so, and a thread that calls through half a slot or half a jump is lost. Threads
+ * that stand in the bytes to be changed are moved to the same place in the relocated entry; where there is none, or a
+ * signal handler has interrupted the entry, it is left for later: the thread goes on, and is elsewhere presently.
  *
  * Bytes are changed only where they are exactly what is expected: the file's or our patch. Nothing that the program
  * says of itself is believed. Never waits longer than PATCH_LIMIT_NS for one program.
@@ -36,8 +31,8 @@ struct patch_plan {
 /* Sums of what was done. */
 struct patch_outcome {
 	uint32_t on, off;   /* entries and slots that were switched */
-	uint32_t foreign;   /* entries that somebody else has changed: left alone */
-	uint32_t refused;   /* entries that could not be: `why` */
+	uint32_t foreign;   /* entries and slots that somebody else has changed: left alone */
+	uint32_t refused;   /* entries and slots that could not be: `why` */
 	uint32_t later;	    /* entries that a thread is in the middle of: to be tried again */
 	int error;	    /* errno of the first failure; 0: none */
 	const char *why;    /* constant text; NULL: nothing refused */

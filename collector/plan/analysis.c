@@ -210,11 +210,10 @@ static int has_no_caller(const struct analysis *analysis, const struct function 
 
 uint32_t analysis_flags(struct analysis *analysis, size_t index)
 {
-	const struct entry *entry = analysis_entry(analysis, index);
 	uint32_t flags = analysis_entry_only(analysis, index) ? LORG_PLAN_ENTRY_ONLY : 0;
 	flags |= never_returns(analysis, &analysis->functions.list[index]) ? LORG_PLAN_NO_RETURN : 0;
 	flags |= has_no_caller(analysis, &analysis->functions.list[index]) ? LORG_PLAN_NO_CALLER : 0;
-	return flags | (entry->one_store ? LORG_PLAN_ONE_STORE : 0);
+	return flags;
 }
 
 int analysis_is_exported(const struct analysis *analysis, size_t index)

@@ -35,7 +35,7 @@ void analysis_close(struct analysis *analysis);
 /* The entry of a function, with the last word on whether it can be hooked. */
 const struct entry *analysis_entry(struct analysis *analysis, size_t function);
 
-/* enum lorg_plan_flag that follow from what it is: LORG_PLAN_ENTRY_ONLY, LORG_PLAN_NO_RETURN, LORG_PLAN_ONE_STORE. */
+/* enum lorg_plan_flag that follow from what it is: LORG_PLAN_ENTRY_ONLY, LORG_PLAN_NO_RETURN, LORG_PLAN_NO_CALLER. */
 uint32_t analysis_flags(struct analysis *analysis, size_t function);
 /* Why it gets no return events; NULL: it does. */
 const char *analysis_entry_only(const struct analysis *analysis, size_t function);

@@ -369,11 +369,6 @@ static int is_padding(const uint8_t *bytes, size_t length, size_t room)
 	return 1;
 }
 
-static int is_one_store(uint64_t at, size_t length)
-{
-	return length >= PATCH && (at & 7) + length <= 8;
-}
-
 static enum refusal take_instructions(struct entry_context *context, const uint8_t *bytes, uint64_t address, size_t size, size_t room,
 				      struct entry *entry)
 {
@@ -404,7 +399,6 @@ static enum refusal take_instructions(struct entry_context *context, const uint8
 	if (refusal)
 		return refusal;
 	entry->taken = (uint8_t)taken;
-	entry->one_store = (uint8_t)(first_length == taken && is_one_store(move.from, first_length));
 	entry->kind = entry->code_length == 0 && first_length == taken ? LORG_ENTRY_NOP : LORG_ENTRY_RELOCATE;
 	return REFUSED_NOT;
 }

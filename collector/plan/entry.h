@@ -47,7 +47,6 @@ struct entry {
 	enum refusal refusal;
 	enum lorg_entry_kind kind;
 	uint8_t skip, taken;
-	uint8_t one_store;
 	uint8_t code_length, fixup_count;
 	uint8_t original_length;
 	uint8_t original[16];

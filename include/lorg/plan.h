@@ -116,7 +116,6 @@ enum lorg_plan_flag {
 	LORG_PLAN_CODE = 1,	    /* hook the entry (local) */
 	LORG_PLAN_SLOTS = 2,	    /* hook slots that lead to it (global) */
 	LORG_PLAN_ENTRY_ONLY = 4,   /* no return stub: returns twice, looks at its return address, or others jump into it */
-	LORG_PLAN_ONE_STORE = 8,    /* its patch replaces one instruction within one aligned 8-byte word: safe under running threads */
 	LORG_PLAN_NO_RETURN = 16,   /* never returns */
 	LORG_PLAN_NO_CALLER = 64,   /* where a return address would stand there is something else: the start of a program, ... */
 	LORG_PLAN_STRUCT_RESULT = 32, /* first integer register is the address of the result */
@@ -343,12 +342,6 @@ static inline int lorg_patch_bytes(uint8_t *bytes, uint64_t at, uint32_t taken, 
 	for (uint32_t i = LORG_JUMP_SIZE; i < taken; i++)
 		bytes[i] = LORG_PATCH_FILL;
 	return 1;
-}
-
-/* True when `length` bytes at `at` lie in one aligned word of eight: one store changes them all at once. */
-static inline int lorg_in_one_word(uint64_t at, uint32_t length)
-{
-	return (at & 7) + length <= 8;
 }
 
 /* The byte at offset + skip + index, as the file has it; index < taken. */

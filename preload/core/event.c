@@ -312,12 +312,16 @@ static int still_owner(struct thread *self)
 	struct lorg_process *process = self->process;
 	if (process->index == self->process_index && process->state >= LORG_PROCESS_ALIVE)
 		return 1;
+	if (thread_has_given_up(self))
+		return 0;
 	__atomic_fetch_add(&the_arena.shared->damage_count, 1, __ATOMIC_RELAXED);
 	call_counters_forget(self);
 	self->packet = 0;
-	self->process = 0;
-	if (self->off != THREAD_OFF_FOREVER && thread_claim())
-		return 1;
+	if (!self->vfork_child && self->off != THREAD_OFF_FOREVER) {
+		self->process = 0;
+		if (thread_claim())
+			return 1;
+	}
 	thread_give_up(self);
 	return 0;
 }

@@ -339,7 +339,9 @@ static struct lorg_process nobody;
 
 void thread_give_up(struct thread *self)
 {
-	self->off = THREAD_OFF_FOREVER;
+	/* A shared child's parent has an entry of its own to go back to. */
+	if (!self->vfork_child)
+		self->off = THREAD_OFF_FOREVER;
 	call_counters_forget(self);
 	self->packet = 0;
 	self->process_index = UINT32_MAX; /* not nobody's: it is never taken for an owner */
@@ -619,6 +621,8 @@ void thread_leave_shared_child(void)
 	self->off = 0;
 	call_shared_child_ends(self);
 	memset(&self->parent, 0, sizeof self->parent);
+	if (child == &nobody)
+		return;
 	if (packet)
 		event_finish_packet(packet, child->index);
 	give_back_scratch(child);

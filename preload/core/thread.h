@@ -142,6 +142,12 @@ HIDDEN struct thread *thread_claim(void);
  */
 HIDDEN void thread_give_up(struct thread *self);
 
+/* True from then on: for a shared child until its parent goes on. */
+static inline int thread_has_given_up(const struct thread *self)
+{
+	return self->process && self->process_index == UINT32_MAX;
+}
+
 /* True when the calling thread may write at once: it has an entry, of this image. */
 static inline int thread_is_ready(const struct thread *self)
 {

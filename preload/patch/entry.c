@@ -119,36 +119,12 @@ static void place_alone(const struct patch_module *module, struct patch_refusals
 		raw_close(run.memory);
 }
 
-/* One aligned store of eight bytes, whole or not at all. */
-static int store_word(int memory, uint64_t at, const uint8_t *bytes, uint32_t length)
+static uint32_t count_wanted(const struct patch_module *module)
 {
-	uint64_t word_at = at & ~7ull;
-	uint8_t word[8];
-	memcpy(word, (const void *)word_at, sizeof word);
-	memcpy(word + (at - word_at), bytes, length);
-	return write_through_file(memory, word_at, word, sizeof word);
-}
-
-/* Threads run: only what replaces one instruction within one word. */
-static uint32_t place_among_threads(const struct patch_module *module)
-{
-	int memory = open_memory();
-	uint64_t stub = module->placement->stubs;
-	uint32_t left = 0;
-	for (uint32_t i = 0; i < module->plan->function_count; i++) {
-		const struct lorg_plan_function *function = plan_function(module->plan, i);
-		uint8_t bytes[LORG_TAKEN_MAXIMUM];
-		uint64_t at = patch_address(module, function), thunk = stub;
-		stub += lorg_stub_size(function);
-		if (!is_wanted(module, i))
-			continue;
-		if (!(function->flags & LORG_PLAN_ONE_STORE) || !lorg_in_one_word(at, function->taken) ||
-		    !lorg_patch_bytes(bytes, at, function->taken, thunk) || !store_word(memory, at, bytes, function->taken))
-			left++;
-	}
-	if (memory >= 0)
-		raw_close(memory);
-	return left;
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < module->plan->function_count; i++)
+		count += is_wanted(module, i) != 0;
+	return count;
 }
 
 uint32_t entries_place(const struct patch_module *module, int alone, struct patch_refusals *refusals)
@@ -156,7 +132,7 @@ uint32_t entries_place(const struct patch_module *module, int alone, struct patc
 	if (!module->placement->stubs || !module->placement->marks)
 		return 0;
 	if (!alone)
-		return place_among_threads(module);
+		return count_wanted(module); /* threads may be inside: the collector holds them */
 	place_alone(module, refusals);
 	return 0;
 }

@@ -129,7 +129,7 @@ HIDDEN uint64_t stub_of(const struct lorg_placement *placement, const struct lor
 
 /*
  * Writes the patches of all functions whose gate is not 0. alone 1: there is one thread, everything is written at once;
- * 0: only what one store does. Returns how many are left to the collector.
+ * 0: nothing is, as no write through /proc/self/mem is one store. Returns how many are left to the collector.
  */
 HIDDEN uint32_t entries_place(const struct patch_module *module, int alone, struct patch_refusals *refusals);
 
