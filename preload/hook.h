@@ -37,6 +37,8 @@
 
 #include <stdint.h>
 
+#include <lorg/match.h>
+
 #include "hook_ids.h" /* generated: enum hook_id { HOOK_read, ..., HOOK_COUNT } */
 #include "preload/core/event.h"
 
@@ -176,6 +178,13 @@ extern HIDDEN void *hook_real_functions[HOOK_COUNT];
 HIDDEN void *hook_resolve(uint32_t id);
 /* Constructor only: notes which objects are there for good, and where errno is. */
 HIDDEN void hooks_resolve(void);
+/*
+ * The same where liblorg.so has been loaded while the program ran, and stands behind the objects whose functions it takes the
+ * place of. 0, or -1: this is no program of the GNU C library's loader.
+ */
+HIDDEN int hooks_resolve_late(void);
+/* 1: that has been done. */
+HIDDEN int hooks_are_late(void);
 /* Before and after dlclose: forgets the functions that were not there at the start, since their object may go. */
 HIDDEN void hooks_forget_late(void);
 
@@ -229,6 +238,8 @@ struct hook_call {
 	int saved_errno;
 	uint8_t gate;	  /* enum lorg_gate bits in force at the entry */
 	uint8_t out_ending; /* of running_out: the thread or program was ending */
+	uint8_t monitored;   /* 1: monitor_begin and monitor_end are to be called */
+	uint64_t monitor_tick; /* of its entry, where that is asked for */
 	uint8_t stops_count; /* 1: some call's time does not go on while it waits */
 	/* message.c: the first bytes of what is sent, taken before the call: afterwards they may be anybody's. */
 	uint32_t taken_length;
@@ -265,6 +276,39 @@ static inline int session_wants(uint32_t mask)
 	return (the_arena.gate_mask & mask) && (__builtin_expect(!this_thread.flags_matter, 1) || flags_want(mask));
 }
 
+/* Families that follow the program's descriptors, and those that follow its threads, are entered whoever calls. */
+static inline int keeps_what_it_knows(const struct hook *hook)
+{
+	return hook->family == FAMILY_port || (hook->gate_mask & LORG_MASK_LIFE);
+}
+
+/* True where a hook that keeps what later sessions need has something to do. */
+static inline int hook_lives(uint32_t id)
+{
+	return hook_gate(id) || arena_is_live();
+}
+
+/* The gate of a hook for the calling thread: what its process's flags leave of it. For hooks with code of their own. */
+static inline uint8_t hook_gate_of(const struct thread *self, uint32_t id)
+{
+	uint8_t gate = hook_gate(id);
+	return __builtin_expect(!self->flags_matter, 1) ? gate : gate_by_flags(self, gate);
+}
+
+/* Around each call while system events are asked for (the_arena.monitors); preload/hooks/monitor.c. */
+HIDDEN void monitor_begin(struct hook_call *call);
+HIDDEN void monitor_end(const struct hook_call *call);
+static inline void monitored_begin(struct hook_call *call)
+{
+	if (__builtin_expect(call->monitored, 0))
+		monitor_begin(call);
+}
+static inline void monitored_end(const struct hook_call *call)
+{
+	if (__builtin_expect(call->monitored, 0))
+		monitor_end(call);
+}
+
 /* What a family needs before the real call. Returns 0: forward only. */
 static inline int hook_begin(struct hook_call *call, uint32_t id)
 {
@@ -279,12 +323,15 @@ static inline int hook_begin(struct hook_call *call, uint32_t id)
 			return 0;
 		/* A gate that is shut so is entered all the same: what the family knows of descriptors must stay true. */
 		gate = gate_by_flags(self, gate);
+		if (!gate && the_arena.live && !the_arena.monitors && !keeps_what_it_knows(&hook_table[id]))
+			return 0;
 	}
 	call->hook = &hook_table[id];
 	call->self = self;
 	call->gate = gate;
 	call->entry = 0;
 	call->error = 0;
+	call->monitored = __builtin_expect(the_arena.monitors != 0, 0);
 	return 1;
 }
 
@@ -365,7 +412,8 @@ struct port {
 	uint32_t description;	   /* number shared by duplicates made here, 0: none seen */
 	uint32_t receive_limit_ms; /* SO_RCVTIMEO, 0: none */
 	uint8_t connecting;	   /* 1: connect has begun and not waited for its end */
-	uint8_t reserved[7];
+	uint8_t doubted;	   /* 1: not known any more; the number may have been bound to something else meanwhile */
+	uint8_t reserved[6];
 };
 
 enum port_kind {

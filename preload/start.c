@@ -15,49 +15,34 @@
 #include <stdint.h>
 #include <sys/prctl.h>
 
+#include "preload/core/attach_late.h"
 #include "preload/core/event.h"
 #include "preload/core/raw.h"
+#include "preload/core/reach.h"
 #include "preload/hook.h"
 #include "preload/hooks/exit.h"
 #include "preload/patch/patch.h"
 #include "preload/resolve/code_hook.h"
+#include "preload/resolve/resolve.h"
 
 static const char preload_variable[] = "LD_PRELOAD=";
 static const char lorg_variable[] = LORG_ENVIRONMENT "=";
 
-/* Numbers and hex words stand apart by colons. True if the next one is there; *text moves behind it. */
-static int skip_colon(const char **text)
+/* True of a path, of `length` bytes, whose last part is `name`. */
+static int ends_in_name(const char *path, size_t length, const char *name)
 {
-	return *(*text)++ == ':';
+	size_t own = strlen(name);
+	return length >= own && !memcmp(path + length - own, name, own) && (length == own || path[length - own - 1] == '/');
 }
 
-/* LORG=MAJOR:PID:FD:SIZE:TOKEN:IMAGE:SOCKET. True if it is meant for this library and whole. */
-static int settings_parse(const char *text, struct lorg_settings *settings)
+static int is_named(const char *path, const char *name)
 {
-	if (text_read_decimal(&text) != LORG_ABI_MAJOR || !skip_colon(&text))
-		return 0;
-	settings->collector_pid = (uint32_t)text_read_decimal(&text);
-	if (!skip_colon(&text))
-		return 0;
-	settings->node_descriptor = (int32_t)text_read_decimal(&text);
-	if (!skip_colon(&text))
-		return 0;
-	settings->node_size = text_read_decimal(&text);
-	if (!skip_colon(&text) || text_read_hex(&text, settings->token, sizeof settings->token))
-		return 0;
-	if (!skip_colon(&text) || text_read_hex(&text, settings->previous_image, sizeof settings->previous_image))
-		return 0;
-	if (!skip_colon(&text) || text_length(text, sizeof settings->socket_path) == sizeof settings->socket_path)
-		return 0;
-	text_append(settings->socket_path, settings->socket_path + sizeof settings->socket_path, text);
-	return settings->node_size != 0;
+	return path && ends_in_name(path, strlen(path), name);
 }
 
 static int is_named_liblorg(const char *path, size_t length)
 {
-	static const char name[] = "liblorg.so";
-	size_t own = sizeof name - 1;
-	return length >= own && !memcmp(path + length - own, name, own) && (length == own || path[length - own - 1] == '/');
+	return ends_in_name(path, length, "liblorg.so");
 }
 
 /* Our entry of LD_PRELOAD. Sanitizers stand before it, what the user asked for behind it. */
@@ -106,7 +91,7 @@ static int settings_take(char **envp, struct lorg_settings *settings)
 	if (!text_begins(preload, preload_variable) || !text_begins(lorg, lorg_variable))
 		return 0;
 	int right = preload_path_parse(preload + sizeof preload_variable - 1, settings) &&
-		    settings_parse(lorg + sizeof lorg_variable - 1, settings);
+		    reach_parse(lorg + sizeof lorg_variable - 1, settings);
 	environment_cut(envp, count);
 	return right;
 }
@@ -169,6 +154,7 @@ static void begin(int argc, char **argv, char **envp, const struct lorg_settings
 		return;
 	forgive_inherited_filters();
 	program_begin(argc, argv, envp);
+	late_attached();
 	code_hooks_place();
 	if (!code_hook_placed(HOOK__exit))
 		exit_watch_without_inner_hook();
@@ -176,13 +162,77 @@ static void begin(int argc, char **argv, char **envp, const struct lorg_settings
 	patch_modules();
 }
 
+/* ---- without the variable ---- */
+
+/* Objects that the program starts with stand in the order of a search; one that dlopen brings comes behind the C library. */
+static int is_part_of_start(void)
+{
+	const struct link_map *object = link_map_own();
+	while (object && !is_named(object->l_name, "libc.so.6"))
+		object = object->l_next;
+	return object != 0;
+}
+
+static uint64_t auxiliary_of(char **envp, uint64_t type)
+{
+	while (*envp)
+		envp++;
+	for (const uint64_t *entry = (const uint64_t *)(void *)(envp + 1); entry[0]; entry += 2)
+		if (entry[0] == type)
+			return entry[1];
+	return 0;
+}
+
+/* By which path the loader was told of us: the user's LD_PRELOAD stays in the environment as it is. */
+static void take_own_path(char **envp, struct lorg_settings *settings)
+{
+	for (; *envp; envp++)
+		if (text_begins(*envp, preload_variable) && preload_path_parse(*envp + sizeof preload_variable - 1, settings))
+			return;
+	const char *name = link_map_own()->l_name;
+	if (text_length(name, sizeof settings->preload_path) < sizeof settings->preload_path)
+		text_append(settings->preload_path, settings->preload_path + sizeof settings->preload_path, name);
+}
+
+/*
+ * Asks with the calls that the loader has just made: a filter that is on already lets them pass. A program with more rights
+ * than its user's trusts nothing that its user could have made.
+ */
+static int settings_discover(char **envp, struct lorg_settings *settings)
+{
+	if (!is_part_of_start() || auxiliary_of(envp, AT_SECURE))
+		return 0;
+	if (!reach_discover(envp, (uint32_t)auxiliary_of(envp, AT_EUID), settings))
+		return 0;
+	memset(settings->previous_image, 0, sizeof settings->previous_image);
+	take_own_path(envp, settings);
+	return 1;
+}
+
+int start_late(int argc, char **argv, char **envp, const struct lorg_settings *settings)
+{
+	the_program.seccomp = seccomp_state();
+	if (arena_attach(settings))
+		return -1;
+	forgive_inherited_filters();
+	program_begin(argc, argv, envp);
+	return the_program.image ? 0 : -1;
+}
+
 static __attribute__((constructor)) void start(int argc, char **argv, char **envp)
 {
 	static struct lorg_settings settings;
+	if (late_loaded(argc, argv))
+		return;
+	late_from_start(argc, argv);
 	int traced = envp && settings_take(envp, &settings);
 	if (traced)
 		the_program.seccomp = seccomp_state();
 	hooks_resolve();
+	if (!traced && envp && settings_discover(envp, &settings)) {
+		the_program.seccomp = seccomp_state();
+		traced = 1;
+	}
 	if (traced)
 		begin(argc, argv, envp, &settings);
 }

@@ -21,7 +21,8 @@ FLAGS = {'cancellation': 'HOOK_CANCELLATION_POINT', 'returns_twice': 'HOOK_RETUR
          'absolute': 'HOOK_TIMEOUT_ABSOLUTE', 'clock_given': 'HOOK_CLOCK_GIVEN'}
 GATES = {'message': 'LORG_GATE_MESSAGE', 'port': 'LORG_GATE_PORT', 'process': 'LORG_GATE_PROCESS',
          'running': 'LORG_GATE_RUNNING', 'call': 'LORG_GATE_CALL', 'allocation': 'LORG_GATE_ALLOCATION',
-         'count': 'LORG_GATE_COUNT', 'all': 'LORG_GATE_ALL', 'collection': 'LORG_MASK_COLLECTION'}
+         'count': 'LORG_GATE_COUNT', 'all': 'LORG_GATE_ALL', 'collection': 'LORG_MASK_COLLECTION',
+         'life': 'LORG_MASK_LIFE'}
 ERRORS = ('none', 'minus_one', 'null', 'returned', 'sigwait')
 BLOCKING = ('never', 'always', 'descriptor', 'contended')
 DEFAULTS = {'error': 'none', 'blocking': 'never', 'command': 'none', 'gate': 'any', 'charge': 'work', 'waits': '',
@@ -210,7 +211,7 @@ def check(rows, place):
 
 def gate_mask(row):
     words = row.column['gate'].split()
-    return '255' if 'any' in words else ' | '.join(GATES[w] for w in words)
+    return ' | '.join('255' if w == 'any' else GATES[w] for w in words)
 
 
 def flag_mask(row):
@@ -328,9 +329,9 @@ def traced_call(r, names):
     call = 'REAL(%s)(%s);' % (r.id, names)
     out = ['\tcall.caller = (uintptr_t)__builtin_return_address(0);'] + told_all(r)[1]
     out += ['\tcall.argument[%d] = %s;' % (i, p.value()) for i, p in enumerate(r.parameters)]
-    out += ['\tcall.saved_errno = *hook_errno();', '\t%s_enter(&call);' % c['family'], '\t*hook_errno() = call.saved_errno;']
+    out += ['\tcall.saved_errno = *hook_errno();', '\tmonitored_begin(&call);', '\t%s_enter(&call);' % c['family'], '\t*hook_errno() = call.saved_errno;']
     if r.result == 'void':
-        return out + ['\t' + call, '\tcall.saved_errno = *hook_errno();', '\t%s_leave(&call, 0);' % c['family'],
+        return out + ['\t' + call, '\tcall.saved_errno = *hook_errno();', '\t%s_leave(&call, 0);' % c['family'], '\tmonitored_end(&call);',
                       '\t*hook_errno() = call.saved_errno;']
     out += ['\t%s%sresult = %s' % (r.result, '' if r.result.endswith('*') else ' ', call),
             '\tcall.saved_errno = *hook_errno();']
@@ -339,7 +340,7 @@ def traced_call(r, names):
     elif c['error'] != 'none':
         out += ['\tif (%s)' % {'minus_one': 'result == -1', 'null': '!result'}[c['error']],
                 '\t\tcall.error = call.saved_errno;']
-    return out + ['\t%s_leave(&call, (intptr_t)result);' % c['family'], '\t*hook_errno() = call.saved_errno;',
+    return out + ['\t%s_leave(&call, (intptr_t)result);' % c['family'], '\tmonitored_end(&call);', '\t*hook_errno() = call.saved_errno;',
                   '\treturn result;']
 
 

@@ -289,7 +289,9 @@ void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, str
 	uint32_t used = position < LORG_PACKET_HEAD ? LORG_PACKET_HEAD : position > LORG_CHUNK_SIZE ? LORG_CHUNK_SIZE : position;
 	if (used > part->to)
 		used = part->to;
-	memcpy(out, chunk, used);
+	uint32_t from = part->from < used ? part->from : used;
+	memcpy(out, chunk, LORG_PACKET_HEAD);
+	memcpy(out + from, chunk + from, used - from);
 	summary->copied = used;
 	summary->state = check_head(head, position);
 	if (summary->state != CHUNK_PACKET)
@@ -310,7 +312,7 @@ void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, str
 	}
 	struct pass pass = {
 		.packet = out,
-		.from = part->from < used ? part->from : used,
+		.from = from,
 		.to = LORG_PACKET_HEAD,
 		.end = used,
 		.tick = head->begin,
@@ -331,6 +333,7 @@ void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, str
 	if (pass.earliest > head->begin)
 		pass.earliest = head->begin;
 	summary->length = pass.to;
+	summary->read_tick = pass.tick > pass.kept_tick ? pass.tick : pass.kept_tick;
 	finish_head(head, &pass);
 }
 
@@ -338,6 +341,59 @@ void collect_chunk_copy(const uint8_t *chunk, struct chunk_bounds bounds, uint8_
 {
 	static const struct chunk_part whole = {LORG_PACKET_HEAD, LORG_CHUNK_SIZE, 0};
 	collect_chunk_part(chunk, &whole, bounds, out, summary);
+}
+
+/* Bytes of the event that begins with this word, where it is committed; 0: it is not, or cannot be. */
+static uint32_t committed_length(uint64_t first)
+{
+	uint32_t id = (uint32_t)first & 31;
+	if (id != LORG_EVENT_EXTENDED)
+		return compact_lengths[id];
+	uint32_t length = (uint32_t)(first >> 48);
+	return (uint16_t)(first >> 32) == LORG_EVENT_FILLER || length < 8 || length % 8 ? 0 : length;
+}
+
+enum certainty { CERTAIN, MAY_BE_TAKEN_BACK, AS_WHAT_FOLLOWS };
+
+static enum certainty certainty_of(const uint8_t *event, uint64_t first, uint32_t length)
+{
+	struct lorg_event_CLOSED closed;
+	if (((uint32_t)first & 31) != LORG_EVENT_EXTENDED)
+		return CERTAIN;
+	switch ((uint16_t)(first >> 32)) {
+	case LORG_EVENT_EXEC: return MAY_BE_TAKEN_BACK;
+	case LORG_EVENT_CLOSED:
+		if (length < sizeof(struct lorg_extended) + sizeof closed)
+			return CERTAIN;
+		memcpy(&closed, event + sizeof(struct lorg_extended), sizeof closed);
+		return closed.reason == LORG_REASON_EXEC ? MAY_BE_TAKEN_BACK : CERTAIN;
+	case LORG_EVENT_GAP: return AS_WHAT_FOLLOWS;
+	default: return CERTAIN;
+	}
+}
+
+uint32_t collect_chunk_committed(const uint8_t *chunk, uint32_t from)
+{
+	const struct lorg_packet *head = (const struct lorg_packet *)chunk;
+	/* Acquire: pairs with the release store of the position of a new chunk. */
+	uint32_t position = __atomic_load_n(&head->position, __ATOMIC_ACQUIRE);
+	uint32_t at = from, certain = from;
+	if (position > LORG_CHUNK_SIZE)
+		return from;
+	while (at + 8 <= position) {
+		/* Acquire: pairs with the commit; the rest of the event is there. */
+		uint64_t first = __atomic_load_n((const uint64_t *)(chunk + at), __ATOMIC_ACQUIRE);
+		uint32_t length = committed_length(first);
+		if (!length || length > position - at)
+			break;
+		enum certainty certainty = certainty_of(chunk + at, first, length);
+		if (certainty == MAY_BE_TAKEN_BACK)
+			break;
+		at += length;
+		if (certainty == CERTAIN)
+			certain = at;
+	}
+	return certain;
 }
 
 uint32_t collect_chunk_introduction(const uint8_t *chunk, uint64_t *tick)

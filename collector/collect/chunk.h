@@ -44,6 +44,7 @@ struct chunk_summary {
 	uint32_t cut;	   /* bytes behind an event that cannot be: dropped */
 	uint32_t corrected; /* stamps that could not be true */
 	uint64_t discarded; /* lost before it, as its head says */
+	uint64_t read_tick; /* of the last thing read, kept or not: what follows in the chunk continues it */
 	uint32_t gaps;	    /* GAP events */
 	uint32_t modules;   /* MODULE events */
 	uint8_t has_exit;	  /* an EXIT of the process itself */
@@ -78,6 +79,13 @@ struct chunk_part {
 /* The same for a part of a chunk. */
 void collect_chunk_part(const uint8_t *chunk, const struct chunk_part *part, struct chunk_bounds bounds, uint8_t *out,
 			struct chunk_summary *summary);
+
+/*
+ * How far from `from` on (an offset that this returned, or LORG_PACKET_HEAD) a chunk that is still being filled holds what
+ * will not change any more: up to the first event that is not committed, or that the program may yet take back: an exec
+ * that may fail, the ports closed for it, a gap that may belong to an exec. (An exit is not taken back in a live arena.)
+ */
+uint32_t collect_chunk_committed(const uint8_t *chunk, uint32_t from);
 
 /*
  * How far a chunk begins with events that say what an image is (IMAGE, MODULE, SPAWNED): these may be taken while the

@@ -14,7 +14,7 @@
 #include "collector/collect/door.h"
 #include "collector/collect/family.h"
 #include "collector/collect/offers.h"
-#include "hook_names.h"
+#include "collector/session/live.h"
 
 /* The pace: how long to wait between passes. It follows what the last pass found. */
 enum {
@@ -27,6 +27,9 @@ enum {
 static const uint64_t PACE_ACTIVE_LIMIT_NS = 10000000; /* in the second after anything happened */
 static const uint64_t PACE_IDLE_LIMIT_NS = 50000000;
 static const uint64_t ACTIVE_NS = 1000000000;
+
+/* For match specifications of messages, in each arena of a lorgd; sparse. */
+enum { LIVE_PROGRAMS_ROOM = 1 << 20 };
 static const uint64_t CHECK_STEP_NS = 1000000000;
 static const uint64_t CLOCK_STEP_NS = 10000000000;
 
@@ -41,32 +44,33 @@ struct collector {
 	uint8_t gates[LORG_HOOKS];
 	uint8_t token[16];
 	char environment[512];
-	struct family **families;
-	uint32_t family_count, family_room;
 	int detached;
 	uint64_t pace_ns, active_ns, check_ns, clock_ns;
 };
 
 /* ---- set-up ------------------------------------------------------------ */
 
-static uint8_t gate_of(uint32_t kinds)
+static void set_node_name(struct arena_settings *arena, int live)
 {
-	return (uint8_t)(kinds | (kinds > UINT8_MAX ? LORG_GATE_ALL : 0));
+	char host[sizeof arena->node_name] = "";
+	gethostname(host, sizeof host - 1);
+	snprintf(arena->node_name, sizeof arena->node_name, live ? "lorg@%.58s" : "%s", host);
 }
 
-/* A hook is entered for the kinds that both the session and its row ask for. Kinds beyond the byte are one hook's alone. */
-static void set_gates(struct collector *collector, uint32_t mask)
+static void settle(void *context, uint8_t *at, const struct arena_layout *layout)
 {
-	for (uint32_t i = 0; i < hook_name_count; i++)
-		if (hook_names[i].id < LORG_HOOKS)
-			collector->gates[hook_names[i].id] = gate_of(mask & hook_names[i].gate_mask);
+	const struct family_context *common = context;
+	common->live->settle(common->sessions, at, layout);
 }
 
 static void set_arena_settings(struct collector *collector, const struct collector_settings *settings)
 {
 	struct arena_settings *arena = &collector->arena_settings;
 	random_bytes(arena->trace_uuid, sizeof arena->trace_uuid);
-	gethostname(arena->node_name, sizeof arena->node_name - 1);
+	if (settings->adopted)
+		memcpy(arena->trace_uuid, settings->adopted->trace_uuid, sizeof arena->trace_uuid);
+	arena->keeping = settings->keeping;
+	set_node_name(arena, settings->live != NULL);
 	arena->overflow = settings->overflow;
 	arena->message_length = settings->message_length;
 	arena->block_limit_ns = settings->block_limit_ns;
@@ -77,7 +81,7 @@ static void set_arena_settings(struct collector *collector, const struct collect
 	arena->receive_program = settings->receive_program;
 	arena->flags_new = settings->flags_new;
 	arena->flags_matter = settings->flags_matter;
-	set_gates(collector, settings->gate_mask);
+	gates_set(collector->gates, settings->gate_mask | (settings->live ? LORG_MASK_LIFE : 0));
 	arena->gates = collector->gates;
 }
 
@@ -91,9 +95,9 @@ static int claim(void *context, struct lorg_offer *offer)
 static int find_answer(void *context, const uint8_t arena_id[16], uint32_t request, int descriptors[2])
 {
 	const struct collector *collector = context;
-	for (uint32_t i = 0; i < collector->family_count; i++)
-		if (!memcmp(collector->families[i]->id, arena_id, sizeof collector->families[i]->id))
-			return requests_descriptors(collector->families[i]->requests, request, descriptors);
+	for (uint32_t i = 0; i < collector->context.family_count; i++)
+		if (!memcmp(collector->context.families[i]->id, arena_id, sizeof collector->context.families[i]->id))
+			return requests_descriptors(collector->context.families[i]->requests, request, descriptors);
 	return -1;
 }
 
@@ -118,6 +122,24 @@ static void add_to_epoll(const struct family_context *context, int descriptor)
 	epoll_ctl(context->epoll, EPOLL_CTL_ADD, descriptor, &event);
 }
 
+/* Arenas show from the start what the sessions ask for: nothing yet. */
+static int open_sessions(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	struct arena_settings *arena = &collector->arena_settings;
+	context->offers = &collector->offers;
+	context->sessions = context->live->create(context);
+	if (!context->sessions)
+		return -1;
+	context->notes.sessions = context->sessions;
+	context->notes.live = context->live;
+	arena->settle = settle;
+	arena->settle_context = context;
+	arena->programs_room = LIVE_PROGRAMS_ROOM;
+	arena->has_requests = 1;
+	return 0;
+}
+
 static int open_store(struct collector *collector, const struct collector_settings *settings, const char **why)
 {
 	struct family_context *context = &collector->context;
@@ -130,7 +152,7 @@ static int open_store(struct collector *collector, const struct collector_settin
 	return context->store ? 0 : -1;
 }
 
-static int open_memory(struct collector *collector, unsigned open_files)
+static int open_memory(struct collector *collector, const struct collector_settings *settings)
 {
 	struct family_context *context = &collector->context;
 	context->overflow = collector->arena_settings.overflow;
@@ -138,7 +160,11 @@ static int open_memory(struct collector *collector, unsigned open_files)
 	context->copy = aligned_alloc(4096, LORG_CHUNK_SIZE);
 	context->epoll = epoll_create1(EPOLL_CLOEXEC);
 	context->endings = endings_create();
-	if (!context->copy || !context->endings || context->epoll < 0 || offers_open(&collector->offers, &collector->arena_settings, open_files / 2))
+	if (!context->copy || !context->endings || context->epoll < 0)
+		return -1;
+	if (context->live && open_sessions(collector))
+		return -1;
+	if (offers_open(&collector->offers, &collector->arena_settings, settings->open_files / 2, settings->adopted))
 		return -1;
 	random_bytes(collector->token, sizeof collector->token);
 	collector->door = door_open(collector->token, collector->offers.node.descriptor, claim, find_answer, collector);
@@ -154,11 +180,15 @@ static void free_collector(struct collector *collector)
 {
 	struct family_context *context = &collector->context;
 	int error = errno;
-	for (uint32_t i = 0; i < collector->family_count; i++)
-		family_free(collector->families[i]);
-	free(collector->families);
+	for (uint32_t i = 0; i < collector->context.family_count; i++)
+		family_free(collector->context.families[i]);
+	free(collector->context.families);
+	collector->context.family_count = 0;
 	successors_free(context);
 	runtimes_free(&context->runtimes);
+	if (context->sessions)
+		context->live->free(context->sessions);
+	context->sessions = NULL;
 	door_close(collector->door);
 	offers_close(&collector->offers);
 	store_free(context->store);
@@ -167,8 +197,76 @@ static void free_collector(struct collector *collector)
 	endings_free(context->endings);
 	free(context->copy);
 	free(context->full);
+	free(context->filling);
 	free(collector);
 	errno = error;
+}
+
+/* ---- families ---------------------------------------------------------- */
+
+static void add_family(struct collector *collector, const struct offered *claimed)
+{
+	if (collector->context.family_count == collector->context.family_room) {
+		uint32_t room = collector->context.family_room ? collector->context.family_room * 2 : 16;
+		struct family **families = realloc(collector->context.families, room * sizeof(struct family *));
+		if (!families) {
+			struct memory memory = claimed->memory;
+			memory_free(&memory); /* its program records for itself */
+			return;
+		}
+		collector->context.families = families;
+		collector->context.family_room = room;
+	}
+	struct family *family = family_create(&collector->context, claimed->memory, &collector->offers.layout, claimed->id);
+	if (!family)
+		return;
+	collector->context.families[collector->context.family_count++] = family;
+	if (collector->detached)
+		family_detach(family);
+}
+
+static void adopt_families(struct collector *collector, struct adopted *adopted)
+{
+	struct family_context *context = &collector->context;
+	for (uint32_t i = 0; i < adopted->count; i++) {
+		struct offered claimed = {.memory = adopted->arenas[i].memory};
+		uint32_t count = context->family_count;
+		if (!claimed.memory.at || claimed.memory.size != collector->offers.layout.size)
+			continue;
+		memcpy(claimed.id, adopted->arenas[i].id, sizeof claimed.id);
+		adopted->arenas[i].memory = (struct memory){.descriptor = -1};
+		keep_memory(collector->arena_settings.keeping, KEPT_ARENA, claimed.id, &claimed.memory);
+		add_family(collector, &claimed);
+		if (context->family_count > count)
+			context->families[count]->adopted = 1;
+	}
+}
+
+void collector_lead_adopted(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	struct arena_reach reach = {
+		.pid = (uint32_t)getpid(),
+		.node_descriptor = collector->offers.node.descriptor,
+		.node_size = collector->offers.node.size,
+		.socket_path = collector->door ? door_path(collector->door) : "",
+	};
+	memcpy(reach.token, collector->token, sizeof reach.token);
+	for (uint32_t i = 0; i < context->family_count; i++) {
+		struct family *family = context->families[i];
+		struct lorg_arena *arena = family_arena(family);
+		if (!family->adopted)
+			continue;
+		arena_set_reach(arena, &reach);
+		__atomic_add_fetch(&arena->collector_epoch, 1, __ATOMIC_RELEASE);
+		context->live->settle(context->sessions, family->memory.at, &family->layout);
+	}
+}
+
+void collector_identity(const struct collector *collector, struct lorg_clock *clock, uint8_t trace_uuid[16])
+{
+	*clock = collector->context.clock;
+	memcpy(trace_uuid, collector->arena_settings.trace_uuid, sizeof collector->arena_settings.trace_uuid);
 }
 
 struct collector *collector_open(const struct collector_settings *settings, const char **what, const char **why)
@@ -180,27 +278,56 @@ struct collector *collector_open(const struct collector_settings *settings, cons
 		return NULL;
 	struct family_context *context = &collector->context;
 	context->epoll = collector->offers.node.descriptor = -1;
+	context->live = settings->live;
 	context->planning = settings->planning && settings->planning->planner ? settings->planning : NULL;
 	clock_begin(&context->clock);
+	if (settings->adopted && settings->adopted->clock.source == context->clock.source)
+		context->clock = settings->adopted->clock;
 	set_arena_settings(collector, settings);
 	clock_refine(&context->clock);
 	collector->arena_settings.clock = context->clock;
-	if (open_memory(collector, settings->open_files)) {
+	collector->context.notes.clock = &context->clock;
+	if (open_memory(collector, settings)) {
 		*what = "no shared memory for the programs";
 		free_collector(collector);
 		return NULL;
 	}
-	if (open_store(collector, settings, why)) {
+	if (!context->live && open_store(collector, settings, why)) {
 		free_collector(collector);
 		return NULL;
 	}
-	notes_clock(&context->notes);
-	notes_session(&context->notes, &collector->arena_settings, settings->options);
-	notes_hooks(&context->notes);
+	if (!context->live) {
+		notes_clock(&context->notes);
+		notes_session(&context->notes, &collector->arena_settings, settings->options);
+		notes_hooks(&context->notes);
+	}
+	if (settings->adopted)
+		adopt_families(collector, settings->adopted);
 	uint64_t now_ns = clock_monotonic_ns();
 	collector->pace_ns = PACE_FIRST_NS;
 	collector->active_ns = collector->check_ns = collector->clock_ns = now_ns;
 	return collector;
+}
+
+struct sessions *collector_sessions(const struct collector *collector)
+{
+	return collector->context.sessions;
+}
+
+struct family_context *collector_context(struct collector *collector)
+{
+	return &collector->context;
+}
+
+const char *collector_node_name(const struct collector *collector)
+{
+	return collector->arena_settings.node_name;
+}
+
+void collector_hurry(struct collector *collector)
+{
+	collector->active_ns = clock_monotonic_ns();
+	collector->pace_ns = PACE_FASTEST_NS;
 }
 
 const char *collector_environment(const struct collector *collector)
@@ -230,27 +357,6 @@ int collector_descriptor(const struct collector *collector)
 }
 
 /* ---- the pass ---------------------------------------------------------- */
-
-static void add_family(struct collector *collector, const struct offered *claimed)
-{
-	if (collector->family_count == collector->family_room) {
-		uint32_t room = collector->family_room ? collector->family_room * 2 : 16;
-		struct family **families = realloc(collector->families, room * sizeof(struct family *));
-		if (!families) {
-			struct memory memory = claimed->memory;
-			memory_free(&memory); /* its program records for itself */
-			return;
-		}
-		collector->families = families;
-		collector->family_room = room;
-	}
-	struct family *family = family_create(&collector->context, claimed->memory, &collector->offers.layout, claimed->id);
-	if (!family)
-		return;
-	collector->families[collector->family_count++] = family;
-	if (collector->detached)
-		family_detach(family);
-}
 
 static void take_claimed(struct collector *collector, uint64_t now_ns)
 {
@@ -285,13 +391,13 @@ static void take_events(struct collector *collector)
 
 static void pass_families(struct collector *collector, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < collector->family_count;) {
-		struct family *family = collector->families[i];
+	for (uint32_t i = 0; i < collector->context.family_count;) {
+		struct family *family = collector->context.families[i];
 		if (family_pass(family, now_ns)) {
 			i++;
 			continue;
 		}
-		collector->families[i] = collector->families[--collector->family_count];
+		collector->context.families[i] = collector->context.families[--collector->context.family_count];
 		family_free(family);
 		collector->context.changes++;
 	}
@@ -315,6 +421,9 @@ static uint64_t next_pace(struct collector *collector, uint64_t now_ns)
 	/* An image waits for its plan, or has yet to ask for it. */
 	if (context->requests_wait && limit > PACE_REQUESTS_NS)
 		limit = PACE_REQUESTS_NS;
+	/* Somebody looks on while it happens. */
+	if (context->sessions && limit > PACE_ACTIVE_LIMIT_NS && context->live->is_live(context->sessions))
+		limit = PACE_ACTIVE_LIMIT_NS;
 	collector->pace_ns = pace < PACE_FASTEST_NS ? PACE_FASTEST_NS : pace > limit ? limit : pace;
 	return collector->pace_ns;
 }
@@ -323,7 +432,8 @@ static void now_and_then(struct collector *collector, uint64_t now_ns)
 {
 	if (now_ns - collector->check_ns >= CHECK_STEP_NS) {
 		collector->check_ns = now_ns;
-		store_check(collector->context.store);
+		if (collector->context.store)
+			store_check(collector->context.store);
 	}
 	if (now_ns - collector->clock_ns >= CLOCK_STEP_NS) {
 		/* Readers use the last one; the programs keep the first: they only compare ticks. */
@@ -346,7 +456,9 @@ uint64_t collector_pass(struct collector *collector)
 	pass_families(collector, now_ns);
 	successors_pass(context, now_ns, 0);
 	now_and_then(collector, now_ns);
-	if (store_failure(context->store, NULL))
+	if (context->sessions)
+		context->live->pass(context->sessions, now_ns);
+	else if (store_failure(context->store, NULL))
 		collector_detach(collector);
 	return next_pace(collector, now_ns);
 }
@@ -354,8 +466,8 @@ uint64_t collector_pass(struct collector *collector)
 uint32_t collector_programs(const struct collector *collector)
 {
 	uint32_t count = 0;
-	for (uint32_t i = 0; i < collector->family_count; i++)
-		count += collector->families[i]->image_count;
+	for (uint32_t i = 0; i < collector->context.family_count; i++)
+		count += collector->context.families[i]->image_count;
 	return count;
 }
 
@@ -368,8 +480,8 @@ int collector_ever_attached(const struct collector *collector)
 int collector_attached(const struct collector *collector)
 {
 	uint64_t now_ns = clock_monotonic_ns();
-	for (uint32_t i = 0; i < collector->family_count; i++) {
-		const struct family *family = collector->families[i];
+	for (uint32_t i = 0; i < collector->context.family_count; i++) {
+		const struct family *family = collector->context.families[i];
 		if (family->attached || now_ns - family->claimed_ns < ARRIVAL_LIMIT_NS)
 			return 1;
 	}
@@ -384,13 +496,13 @@ void collector_detach(struct collector *collector)
 		return;
 	collector->detached = 1;
 	offers_withdraw(&collector->offers);
-	for (uint32_t i = 0; i < collector->family_count; i++)
-		family_detach(collector->families[i]);
+	for (uint32_t i = 0; i < collector->context.family_count; i++)
+		family_detach(collector->context.families[i]);
 }
 
 int collector_failure(const struct collector *collector, const char **what)
 {
-	return store_failure(collector->context.store, what);
+	return collector->context.store ? store_failure(collector->context.store, what) : 0;
 }
 
 static void take_rest(struct collector *collector)
@@ -400,11 +512,11 @@ static void take_rest(struct collector *collector)
 	struct offered claimed;
 	while (offers_next_claimed(&collector->offers, &claimed))
 		add_family(collector, &claimed);
-	if (!collector->family_count)
+	if (!collector->context.family_count)
 		return;
 	nanosleep(&moment, NULL);
-	for (uint32_t i = 0; i < collector->family_count; i++)
-		family_take_rest(collector->families[i]);
+	for (uint32_t i = 0; i < collector->context.family_count; i++)
+		family_take_rest(collector->context.families[i]);
 }
 
 /* Programs that came as far as the node segment and no further. */
@@ -430,10 +542,24 @@ static void tell_refused(struct collector *collector)
 	}
 }
 
+/* A lorgd's: each session takes what there is for it and leaves the programs as they were. */
+static void close_live(struct collector *collector)
+{
+	struct family_context *context = &collector->context;
+	context->live->free(context->sessions);
+	context->sessions = context->notes.sessions = NULL;
+	collector_detach(collector);
+	free_collector(collector);
+}
+
 void collector_close(struct collector *collector, char *line, unsigned size)
 {
 	struct family_context *context = &collector->context;
 	char coverage[512];
+	if (context->live) {
+		close_live(collector);
+		return;
+	}
 	collector_detach(collector);
 	take_rest(collector);
 	successors_pass(context, clock_monotonic_ns(), 1);
@@ -452,7 +578,9 @@ void collector_close(struct collector *collector, char *line, unsigned size)
 
 struct collector_holdings collector_holdings(const struct collector *collector)
 {
-	struct store_totals totals = store_totals(collector->context.store);
-	return (struct collector_holdings){collector->family_count, collector_programs(collector), collector->offers.ready,
+	struct store_totals totals = {0};
+	if (collector->context.store)
+		totals = store_totals(collector->context.store);
+	return (struct collector_holdings){collector->context.family_count, collector_programs(collector), collector->offers.ready,
 					   totals.lanes, totals.open_files};
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * collector.h: a private collector: shared memory for programs on one side, a
- * trace directory on the other. Single-threaded; prints nothing; the caller
- * drives it:
+ * trace directory (or, in a lorgd, sessions) on the other. Single-threaded;
+ * prints nothing; the caller drives it:
  *
  *     collector_open
  *     start the program with collector_environment
@@ -23,6 +23,7 @@
 struct collector;
 
 struct collector_settings {
+	const struct live *live; /* session_live (session/live.h): a lorgd, with sessions in place of a trace directory; NULL */
 	const char *output;	 /* the trace directory */
 	const char *session;	 /* its name */
 	const char *options;	 /* as the user gave them, for the trace */
@@ -31,6 +32,8 @@ struct collector_settings {
 	uint32_t message_length; /* bytes */
 	uint32_t gate_mask;	 /* enum lorg_gate bits */
 	unsigned open_files;	 /* stream files open at once */
+	const struct keeping *keeping; /* keeping.h; NULL: none */
+	struct adopted *adopted; /* what is taken over; NULL: nothing. What is left in it stays the caller's */
 	const struct planning *planning; /* requests.h; NULL: no functions are hooked. Stays the caller's */
 	struct arena_program send_program, receive_program; /* match specifications of messages. The caller's */
 	uint32_t flags_new;	 /* LORG_TRACE_* that processes begin with; looked at only where flags_matter */
@@ -52,6 +55,23 @@ void collector_child_ended(struct collector *collector, int status);
 
 /* Becomes readable when there is something to do. */
 int collector_descriptor(const struct collector *collector);
+
+/* A lorgd's; else NULL. */
+struct sessions;
+struct sessions *collector_sessions(const struct collector *collector);
+/* Something is about to happen: it is looked for more often for a while. */
+void collector_hurry(struct collector *collector);
+struct family_context;
+struct family_context *collector_context(struct collector *collector);
+/* node(), as programs are told it. */
+const char *collector_node_name(const struct collector *collector);
+
+/*
+ * Where memory was adopted: the programs in it are led here, once the sessions are as they were. Before the first pass.
+ */
+void collector_lead_adopted(struct collector *collector);
+/* The trace's clock and id, which a lorgd that is started again goes on with. */
+void collector_identity(const struct collector *collector, struct lorg_clock *clock, uint8_t trace_uuid[16]);
 
 /* Does what there is to do. Returns ns until it wants to be called again. */
 uint64_t collector_pass(struct collector *collector);

@@ -22,6 +22,7 @@ struct counter {
 struct saying {
 	struct family *family;
 	struct process *process;
+	const struct lorg_process *entry;
 	uint64_t tick;
 	struct packet_builder packet;
 	/* Of the innermost calls that are still open: what has come since they were counted last. function 0: none, or said. */
@@ -55,8 +56,7 @@ static void write_packet(struct saying *saying)
 		return;
 	packet->head->earliest = saying->tick;
 	process_head(saying->process, packet->head);
-	struct lane *lane = process_lane(saying->family, saying->process, saying->tick);
-	if (lane && store_append(context->store, lane, packet->head, packet->length) == 0)
+	if (process_put(saying->family, saying->process, packet->head, packet->length) == 0)
 		context->notes.coverage.events += packet->event_count;
 }
 
@@ -87,8 +87,14 @@ static void say(struct saying *saying, const struct counter *counter)
 		.function = counter->function,
 		.kind = kind_of(saying, counter),
 	};
+	const struct live_planning *live = saying->family->context->planning->live;
 	if (counter->function < LORG_FIRST_HOOKED_FUNCTION || !(counter->count | counter->time_ticks | counter->words))
 		return;
+	if (live) { /* sessions ask for it */
+		live->counted(live->owner, saying->family, saying->process, saying->entry, counter->function, counter->count,
+			      counter->time_ticks, counter->words);
+		return;
+	}
 	if (packet_event(&saying->packet, LORG_EVENT_FUNCTION_COUNTERS, saying->tick, &event, NULL, 0) == 0)
 		return;
 	write_packet(saying);
@@ -126,7 +132,7 @@ static void say_rest(struct saying *saying)
 
 void counters_say(struct family *family, struct process *process, const struct lorg_process *entry, uint64_t tick)
 {
-	struct saying saying = {.family = family, .process = process, .tick = tick};
+	struct saying saying = {.family = family, .process = process, .entry = entry, .tick = tick};
 	if (!family->context->planning)
 		return;
 	read_open_calls(&saying, entry);

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * drain.c: moves chunks from the arena to the trace.
+ * drain.c: moves chunks from the arena to the trace, or to the sessions.
  *
  * A process's chunks are written in the order of their sequence. A scan may
  * see a late chunk and miss an early one that became full behind its back;
  * so a chunk that is not the next one waits for the scan after: that one sees
  * all that were full before.
+ *
+ * For live sessions what is committed of chunks that are still being filled is taken as well, in each pass, a part a
+ * time; what is taken of a chunk stands in its process's `taken`, and the rest follows. Only the first of the chunks that a
+ * process has not filled is looked at (handlers may have begun another), and only when all that were full before it are
+ * taken: these are looked for after it was seen.
  *
  * Chunks of several processes are written in the order of their beginnings: a
  * thread that began when another had ended can have that one's lane.
@@ -16,6 +21,7 @@
 #include "collector/collect/chunk.h"
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
+#include "collector/session/live.h"
 
 enum { INTRODUCTION_DELAY = 50 }; /* parts of a second */
 
@@ -144,37 +150,33 @@ static void note_summary(struct family *family, struct process *process, const s
 }
 
 /* A chunk whose owner is not to be found: the program has overwritten its entry. The head says who it was. */
-static struct lane *stray_head(struct family *family, struct lorg_packet *head)
+static int put_stray(struct family *family, struct lorg_packet *head, size_t length)
 {
 	const struct image *image = image_with_id(family, head->image);
 	family->damaged++;
 	head->pid = image ? (uint32_t)image->pid : 0;
 	head->tid = 0;
-	return store_take_lane(family->context->store, head->begin);
+	return stray_put(family->context, family, head, length);
 }
 
 static void write_packet(struct family *family, struct process *process, struct lorg_packet *head,
 			 const struct chunk_summary *summary)
 {
-	struct store *store = family->context->store;
-	struct lane *lane;
+	struct family_context *context = family->context;
+	int result;
 	if (!summary->events && !summary->discarded)
 		return;
 	if (process) {
 		process_head(process, head);
-		lane = process_lane(family, process, head->begin);
+		result = process_put(family, process, head, summary->length);
 	} else {
-		lane = stray_head(family, head);
+		result = put_stray(family, head, summary->length);
 	}
-	if (!lane)
-		return;
 	/* A failure is the store's to tell. */
-	if (store_append(store, lane, head, summary->length) == 0)
+	if (result == 0)
 		note_summary(family, process, summary);
-	if (summary->modules && (family->context->arena_settings->gate_mask & LORG_GATE_CALL))
-		runtimes_look(&family->context->runtimes, (const uint8_t *)head, summary->length, head->pid, &family->context->notes);
-	if (!process)
-		store_release_lane(store, lane);
+	if (summary->modules && (context->arena_settings->gate_mask & LORG_GATE_CALL))
+		runtimes_look(&context->runtimes, (const uint8_t *)head, summary->length, head->pid, &context->notes);
 }
 
 static struct chunk_bounds bounds_now(const struct family_context *context)
@@ -183,15 +185,28 @@ static struct chunk_bounds bounds_now(const struct family_context *context)
 	return (struct chunk_bounds){context->clock.base_tick, clock_tick(&context->clock) + context->clock.frequency};
 }
 
-/* What of a chunk is still to be written. */
-static struct chunk_part rest_of(const struct process *process, uint32_t chunk, const struct lorg_packet *head)
+/* What a collector before us has taken of a chunk stands in the fields of its head that a file would have there. */
+static void continue_from_head(struct chunk_part *part, const struct lorg_packet *head)
+{
+	uint64_t from = __atomic_load_n(&head->content_bits, __ATOMIC_RELAXED), tick = __atomic_load_n(&head->end, __ATOMIC_RELAXED);
+	if (from <= LORG_PACKET_HEAD || from > LORG_CHUNK_SIZE || from % 8 || !tick)
+		return;
+	part->from = (uint32_t)from;
+	part->begin = tick;
+}
+
+/* What of a chunk is still to be put out. */
+static struct chunk_part rest_of(const struct family *family, const struct process *process, uint32_t chunk,
+				 const struct lorg_packet *head)
 {
 	struct chunk_part part = {LORG_PACKET_HEAD, LORG_CHUNK_SIZE, 0};
-	if (!process || process->introduction.chunk != chunk + 1 ||
-	    process->introduction.sequence != __atomic_load_n(&head->sequence, __ATOMIC_RELAXED))
-		return part;
-	part.from = process->introduction.end;
-	part.begin = process->introduction.tick;
+	if (process && process->taken.chunk == chunk + 1 &&
+	    process->taken.sequence == __atomic_load_n(&head->sequence, __ATOMIC_RELAXED)) {
+		part.from = process->taken.end;
+		part.begin = process->taken.tick;
+	} else if (family->context->sessions) {
+		continue_from_head(&part, head);
+	}
 	return part;
 }
 
@@ -201,10 +216,10 @@ static void take(struct family *family, struct process *process, uint32_t chunk)
 	struct chunk_summary summary;
 	struct lorg_packet *head = (struct lorg_packet *)context->copy;
 	const uint8_t *shared = family_chunk(family, chunk);
-	const struct chunk_part part = rest_of(process, chunk, (const struct lorg_packet *)shared);
+	const struct chunk_part part = rest_of(family, process, chunk, (const struct lorg_packet *)shared);
 	collect_chunk_part(shared, &part, bounds_now(context), context->copy, &summary);
-	if (process)
-		process->introduction.chunk = 0;
+	if (process && process->taken.chunk == chunk + 1)
+		process->taken.chunk = 0;
 	if (summary.state == CHUNK_PACKET) {
 		if (process)
 			process->next_sequence = head->sequence + 1; /* before it becomes the lane's */
@@ -240,6 +255,14 @@ static int has_to_wait(struct family *family, struct process *process, const str
 	return 1;
 }
 
+static void note_taken(struct process *process, uint32_t chunk, uint64_t sequence, uint32_t end, uint64_t tick)
+{
+	process->taken.chunk = chunk + 1;
+	process->taken.sequence = sequence;
+	process->taken.end = end;
+	process->taken.tick = tick;
+}
+
 /*
  * What an image is and what is mapped where stands at the beginning of its first chunk. That is written early: a disk
  * that fills up, or the end of the collector, leaves a recording with names.
@@ -254,15 +277,12 @@ static void introduce(struct family *family, struct process *process, uint32_t c
 	uint64_t tick = 0;
 	uint64_t sequence = __atomic_load_n(&shared_head->sequence, __ATOMIC_RELAXED);
 	const struct chunk_part part = {LORG_PACKET_HEAD, collect_chunk_introduction(shared, &tick), 0};
-	if (sequence != process->next_sequence || part.to == LORG_PACKET_HEAD)
+	if (sequence != process->next_sequence || part.to == LORG_PACKET_HEAD || process->taken.chunk)
 		return;
 	collect_chunk_part(shared, &part, bounds_now(context), context->copy, &summary);
 	if (summary.state != CHUNK_PACKET || summary.cut || !summary.events)
 		return;
-	process->introduction.chunk = chunk + 1;
-	process->introduction.sequence = sequence;
-	process->introduction.end = part.to;
-	process->introduction.tick = head->end;
+	note_taken(process, chunk, sequence, part.to, head->end);
 	write_packet(family, process, head, &summary);
 }
 
@@ -292,12 +312,107 @@ static void introduce_images(struct family *family, int at_once)
 	}
 }
 
+/* ---- chunks that are still being filled ------------------------------------- */
+
+/* Sees them before full ones are looked for. */
+static void find_filling(struct family *family)
+{
+	struct family_context *context = family->context;
+	uint32_t used = family_chunks_used(family);
+	context->filling_count = 0;
+	for (uint32_t chunk = 0; chunk < used; chunk++) {
+		/* Acquire: pairs with the owner's CAS that took the chunk. */
+		uint64_t word = __atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE);
+		if (lorg_chunk_word_state(word) != LORG_CHUNK_FILLING)
+			continue;
+		const struct lorg_packet *head = (const struct lorg_packet *)family_chunk(family, chunk);
+		/* Acquire: the position is stored last; the sequence before it is the chunk's. */
+		if (!__atomic_load_n(&head->position, __ATOMIC_ACQUIRE))
+			continue;
+		if (context->filling_count == context->filling_room) {
+			uint32_t room = context->filling_room ? context->filling_room * 2 : 64;
+			struct filling_chunk *grown = realloc(context->filling, room * sizeof *grown);
+			if (!grown)
+				return;
+			context->filling = grown;
+			context->filling_room = room;
+		}
+		context->filling[context->filling_count++] = (struct filling_chunk){
+			.sequence = __atomic_load_n(&head->sequence, __ATOMIC_RELAXED),
+			.process = lorg_chunk_word_process(word),
+			.chunk = chunk,
+		};
+	}
+}
+
+static int by_process_and_sequence(const void *left, const void *right)
+{
+	const struct filling_chunk *a = left, *b = right;
+	if (a->process != b->process)
+		return a->process < b->process ? -1 : 1;
+	return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+}
+
+static int is_still_filling(struct family *family, const struct filling_chunk *filling)
+{
+	uint64_t word = __atomic_load_n(family_control(family, filling->chunk), __ATOMIC_ACQUIRE);
+	return lorg_chunk_word_state(word) == LORG_CHUNK_FILLING && lorg_chunk_word_process(word) == filling->process;
+}
+
+static void take_committed(struct family *family, struct process *process, const struct filling_chunk *filling)
+{
+	struct family_context *context = family->context;
+	const uint8_t *shared = family_chunk(family, filling->chunk);
+	struct lorg_packet *head = (struct lorg_packet *)context->copy;
+	struct chunk_part part = rest_of(family, process, filling->chunk, (const struct lorg_packet *)shared);
+	struct chunk_summary summary;
+	part.to = collect_chunk_committed(shared, part.from);
+	if (part.to == part.from)
+		return; /* also where it tells of losses: its owner may yet give it back, and those with it */
+	collect_chunk_part(shared, &part, bounds_now(context), context->copy, &summary);
+	/* What cannot be is told when the chunk is full. */
+	if (summary.state != CHUNK_PACKET || summary.cut)
+		return;
+	process->next_sequence = filling->sequence;
+	process->introduced = 1;
+	note_taken(process, filling->chunk, filling->sequence, part.to, summary.read_tick);
+	write_packet(family, process, head, &summary);
+	/* For the next collector, should we be killed: see continue_from_head. The tick first. */
+	struct lorg_packet *told = (struct lorg_packet *)family_chunk(family, filling->chunk);
+	__atomic_store_n(&told->end, summary.read_tick, __ATOMIC_RELAXED);
+	__atomic_store_n(&told->content_bits, part.to, __ATOMIC_RELEASE);
+}
+
+static void take_filling(struct family *family)
+{
+	struct family_context *context = family->context;
+	uint32_t last = UINT32_MAX;
+	if (context->filling_count > 1)
+		qsort(context->filling, context->filling_count, sizeof *context->filling, by_process_and_sequence);
+	for (uint32_t i = 0; i < context->filling_count; i++) {
+		const struct filling_chunk *filling = &context->filling[i];
+		struct process *process = process_of(family, filling->process);
+		if (filling->process == last)
+			continue; /* a later one of the same process */
+		last = filling->process;
+		if (!process || process->over || process->held || is_looked_for(process) || filling->sequence < process->next_sequence)
+			continue;
+		if (is_still_filling(family, filling))
+			take_committed(family, process, filling);
+	}
+}
+
+/* ---- the pass ------------------------------------------------------------------ */
+
 void drain_pass(struct family *family)
 {
 	struct family_context *context = family->context;
+	int live = context->sessions && !family->final && context->live->is_live(context->sessions);
 	family->to_introduce = 0;
+	if (live)
+		find_filling(family);
 	uint32_t count = find_full(family);
-	if (family->to_introduce)
+	if (family->to_introduce && !live)
 		introduce_images(family, count > 0);
 	for (uint32_t i = 0; i < count && !store_failure(context->store, NULL); i++) {
 		const struct full_chunk *full = &context->full[i];
@@ -310,6 +425,8 @@ void drain_pass(struct family *family)
 		if (process && process->pending && --process->pending == 0 && process->over && process->image && !process->image->over)
 			process_finish(family, process);
 	}
+	if (live)
+		take_filling(family);
 	for (uint32_t i = 0; i < count; i++) {
 		struct process *process = process_of(family, context->full[i].process);
 		if (process)

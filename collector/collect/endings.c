@@ -53,10 +53,8 @@ void tell_program_exit(struct family_context *context, const uint8_t id[16], uin
 	memcpy(packet.head->image, id, sizeof packet.head->image);
 	packet.head->process_birth = birth_tick;
 	packet.head->pid = packet.head->tid = (uint32_t)pid;
-	struct lane *lane = store_take_lane(context->store, tick);
-	if (lane && store_append(context->store, lane, packet.head, packet.length) == 0)
+	if (stray_put(context, NULL, packet.head, packet.length) == 0)
 		context->notes.coverage.events++;
-	store_release_lane(context->store, lane);
 }
 
 void set_exit_reason(struct lorg_event_EXIT *exit, struct ending ending)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "collector/collect/clock.h"
+#include "collector/collect/keeping.h"
 
 enum {
 	FIRST_LOOK_NS = 1000000,
@@ -168,6 +169,7 @@ void family_free(struct family *family)
 	requests_free(family->requests);
 	processes_free(family);
 	images_free(family);
+	forget_memory(family->context->arena_settings->keeping, family->id);
 	memory_free(&family->memory);
 	free(family->waiting);
 	free(family);

@@ -28,6 +28,8 @@
 #include "collector/collect/runtimes.h"
 
 struct family;
+struct live;	 /* collector/session/live.h */
+struct sessions; /* collector/session/session.h */
 
 /* How a program ended, as wait(2) has it. */
 struct ending {
@@ -58,6 +60,7 @@ struct image {
 	int arrived;	  /* the program that it became by exec has shown up */
 	uint64_t look_ns, look_step_ns; /* when to look again, where nothing wakes us */
 	int has_program_exit; /* it said how it ended */
+	uint64_t functions_epoch; /* it has what sessions had asked of functions by then: session/placing.c */
 	int patches_seen; /* its code is as the gates of hooked functions say, or was when it was looked at: see requests.c */
 	char executes[CHUNK_FILE]; /* what it said it would become, and be traced as; empty: nothing */
 	uint32_t process_count; /* that are in use */
@@ -73,14 +76,15 @@ struct process {
 	uint64_t birth_tick;
 	uint32_t tid, own_tid; /* as we see it, and as it does; 0 unknown */
 	struct lane *lane;
+	uint64_t last_tick; /* of what was put out of it; times do not go back */
 	uint64_t next_sequence; /* of the chunk to write next */
 	uint32_t pending;	/* chunks of it that this pass has found */
 	struct {
-		uint32_t chunk; /* index + 1 of the chunk whose beginning is written; 0: none */
+		uint32_t chunk; /* index + 1 of the chunk whose beginning is put out; 0: none */
 		uint64_t sequence;
-		uint32_t end; /* offset behind what is written */
+		uint32_t end; /* offset behind what is put out */
 		uint64_t tick;
-	} introduction; /* see drain.c */
+	} taken; /* see drain.c */
 	uint64_t spawn_entry; /* tick; when the newest child that it has told of was begun to be made */
 	int introduced; /* looked at once */
 	int held; /* one of its chunks waits for the next pass */
@@ -97,7 +101,12 @@ enum { EARLY_ARRIVALS = 1024 };
 
 /* What all families have in common; owner: collector.c. */
 struct family_context {
-	struct store *store;
+	struct store *store; /* NULL: there are sessions */
+	struct sessions *sessions; /* NULL: a recording of its own, in the store */
+	const struct live *live; /* how they are called (session/live.h); NULL likewise */
+	struct offers *offers; /* arenas that wait for their program */
+	struct family **families; /* all; the order changes */
+	uint32_t family_count, family_room;
 	struct notes notes;
 	struct lorg_clock clock;
 	int epoll; /* pidfds; data.ptr is the image */
@@ -123,6 +132,14 @@ struct family_context {
 	uint8_t *copy;
 	struct full_chunk *full;
 	uint32_t full_room;
+	struct filling_chunk *filling;
+	uint32_t filling_count, filling_room;
+};
+
+/* A chunk that its process is filling. */
+struct filling_chunk {
+	uint64_t sequence;
+	uint32_t process, chunk;
 };
 
 /*
@@ -148,6 +165,7 @@ struct family {
 	int sealed;   /* no one but us can see the memory any more; ours is a private copy */
 	int final;    /* this pass is the last: everybody is taken to be over */
 	int attached; /* an image has shown up */
+	int adopted;  /* taken over from a lorgd that was killed */
 	uint64_t claimed_ns;
 	uint64_t look_ns, look_step_ns; /* when to ask again whether the memory is abandoned */
 	struct image **images;
@@ -245,14 +263,21 @@ void set_exit_reason(struct lorg_event_EXIT *exit, struct ending ending);
 
 /* The process of an index as a chunk names it; NULL: there is none. */
 struct process *process_of(struct family *family, uint32_t index);
+/* Its entry in the arena, whether it is in use or not; NULL: there is no place of that index. */
+struct lorg_process *process_entry(const struct family *family, uint32_t index);
 void processes_pass(struct family *family, uint64_t now_ns);
 /* Writes the last words of processes that are over, and frees their entries. */
 void processes_finish(struct family *family);
 /* The same for one thread that has ended by itself, as soon as its last chunk is written: its lane is the next one's. */
 void process_finish(struct family *family, struct process *process);
 void processes_free(struct family *family);
-/* A lane of the process's in which nothing is later than `begin`; NULL: the store has failed. */
-struct lane *process_lane(struct family *family, struct process *process, uint64_t begin);
+/*
+ * Puts out a packet of a process, its head filled by process_head(): to the store, or to the sessions. 0, or -1 when the
+ * store has failed.
+ */
+int process_put(struct family *family, struct process *process, struct lorg_packet *head, size_t length);
+/* The same of one that is not known (any more): whose it is stands in the head alone. family may be NULL. */
+int stray_put(struct family_context *context, struct family *family, struct lorg_packet *head, size_t length);
 /* Identity of the process into a packet's head. */
 void process_head(struct process *process, struct lorg_packet *head);
 

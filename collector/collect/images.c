@@ -21,6 +21,7 @@
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
 #include "collector/collect/proc.h"
+#include "collector/session/live.h"
 #include "collector/store/packet.h"
 
 enum {
@@ -550,6 +551,8 @@ static void look_at_image(struct family *family, struct image *image, uint64_t n
 static void forget_image(struct image *image)
 {
 	struct family *family = image->family;
+	if (family->context->sessions)
+		family->context->live->image_over(family->context->sessions, image->id);
 	if (image->pidfd >= 0)
 		close(image->pidfd); /* and with it, its place in the epoll set */
 	list_remove(family->context, image);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "collector/collect/clock.h"
+#include "hook_names.h"
 
 /* Not known to older headers: the memory is data, not a program. */
 #ifndef MFD_NOEXEC_SEAL
@@ -91,6 +92,8 @@ struct arena_layout arena_layout(uint64_t size, uint32_t programs_size)
 	at = align(at + (uint64_t)LORG_REQUESTS * sizeof(struct lorg_request), 4096);
 	layout.programs = at;
 	at = align(at + programs_size, 4096);
+	layout.program_flags = at;
+	at = align(at + (uint64_t)LORG_PROGRAM_FLAGS * sizeof(struct lorg_program_flags), 4096);
 	layout.chunks = align(at, LORG_CHUNK_SIZE);
 	layout.chunk_count = (uint32_t)((size - layout.chunks) / LORG_CHUNK_SIZE);
 	return layout;
@@ -182,8 +185,10 @@ void arena_prepare(const struct memory *memory, const struct arena_layout *layou
 	arena->modules = (struct lorg_table){layout->modules, LORG_MODULE_STRIDE, LORG_MODULES};
 	if (settings->has_requests)
 		arena->requests = (struct lorg_table){layout->requests, sizeof(struct lorg_request), LORG_REQUESTS};
+	arena->functions_asked = settings->has_requests && !settings->settle; /* sessions ask later */
 	if (layout->programs_size)
 		arena->programs = (struct lorg_table){layout->programs, 1, layout->programs_size};
+	arena->program_flags = (struct lorg_table){layout->program_flags, sizeof(struct lorg_program_flags), LORG_PROGRAM_FLAGS};
 	arena->settings_generation = 1;
 	arena->collector_epoch = 1;
 	arena->seccomp_filters = own_process()->seccomp_filters;
@@ -192,8 +197,40 @@ void arena_prepare(const struct memory *memory, const struct arena_layout *layou
 	memcpy(arena->gate, settings->gates, sizeof arena->gate);
 	prepare_session((struct lorg_session *)(memory->at + layout->sessions), settings);
 	put_programs(memory, layout, settings);
+	if (settings->settle)
+		settings->settle(settings->settle_context, memory->at, layout);
 	/* Release: who sees the magic sees the rest. */
 	__atomic_store_n(&arena->magic, LORG_ARENA_MAGIC, __ATOMIC_RELEASE);
+}
+
+void arena_set_reach(struct lorg_arena *arena, const struct arena_reach *reach)
+{
+	/* Odd while it is written; a writer that was killed in the middle left it odd. */
+	uint32_t generation = __atomic_load_n(&arena->reach_generation, __ATOMIC_RELAXED) | 1;
+	__atomic_store_n(&arena->reach_generation, generation, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	arena->collector_pid = reach->pid;
+	arena->node_descriptor = reach->node_descriptor;
+	arena->node_size = reach->node_size;
+	memcpy(arena->token, reach->token, sizeof arena->token);
+	snprintf(arena->socket_path, sizeof arena->socket_path, "%s", reach->socket_path);
+	/* Release: pairs with the acquiring load of whoever looks for the collector. */
+	__atomic_store_n(&arena->reach_generation, generation + 1, __ATOMIC_RELEASE);
+}
+
+static uint8_t gate_of(uint32_t kinds)
+{
+	uint32_t life = kinds & LORG_MASK_LIFE ? (uint32_t)LORG_GATE_COUNT : 0;
+	kinds &= ~(uint32_t)LORG_MASK_LIFE;
+	return (uint8_t)(kinds | life | (kinds > UINT8_MAX ? LORG_GATE_ALL : 0));
+}
+
+/* A hook is entered for the kinds that are both asked for and in its row. Kinds beyond the byte are one hook's alone. */
+void gates_set(uint8_t gates[LORG_HOOKS], uint32_t mask)
+{
+	for (uint32_t i = 0; i < hook_name_count; i++)
+		if (hook_names[i].id < LORG_HOOKS)
+			gates[hook_names[i].id] = gate_of(mask & hook_names[i].gate_mask);
 }
 
 uint64_t node_size(void)

@@ -33,7 +33,7 @@ int memory_abandoned(struct memory *memory);
 
 /* Offsets of an arena's parts, in bytes. */
 struct arena_layout {
-	uint64_t chunk_control, images, sessions, functions, modules, requests, programs, chunks;
+	uint64_t chunk_control, images, sessions, functions, modules, requests, programs, program_flags, chunks;
 	uint32_t programs_size; /* bytes */
 	uint32_t chunk_count;
 	uint64_t size;
@@ -47,6 +47,8 @@ struct arena_program {
 	const uint64_t *memory;
 	uint32_t size; /* bytes; a multiple of 8 */
 };
+
+struct keeping; /* keeping.h */
 
 /* What all arenas of a collector have in common. */
 struct arena_settings {
@@ -62,11 +64,29 @@ struct arena_settings {
 	int has_requests;     /* functions are to be hooked: programs ask for plans */
 	struct arena_program send_program, receive_program; /* the caller's */
 	uint32_t flags_new, flags_matter; /* struct lorg_session */
+	uint32_t programs_room; /* bytes for match programs that come later */
+	/* NULL, or what else is to be written into a new arena, or one that was wiped, at its place in memory. */
+	void (*settle)(void *context, uint8_t *at, const struct arena_layout *layout);
+	void *settle_context;
+	const struct keeping *keeping; /* NULL: none */
 };
 
 /* Writes header and session; magic last. id: 16 bytes. */
 void arena_prepare(const struct memory *memory, const struct arena_layout *layout, const struct arena_settings *settings,
 		   const uint8_t id[16]);
+
+/* How the collector is reached, for programs that began with another one. */
+struct arena_reach {
+	uint32_t pid;
+	int32_t node_descriptor;
+	uint64_t node_size;
+	uint8_t token[16];
+	const char *socket_path;
+};
+void arena_set_reach(struct lorg_arena *arena, const struct arena_reach *reach);
+
+/* Gate bytes of all hooks where these kinds are asked for: enum lorg_gate bits. */
+void gates_set(uint8_t gates[LORG_HOOKS], uint32_t mask);
 
 /* Bytes of a node segment. */
 uint64_t node_size(void);

@@ -9,6 +9,7 @@
 
 #include "collector/collect/clock.h"
 #include "collector/plan/plan.h"
+#include "collector/session/live.h"
 #include "collector/store/packet.h"
 #include "hook_names.h"
 
@@ -23,7 +24,7 @@ struct note {
 
 uint64_t notes_tick(const struct notes *notes, const struct lane *lane)
 {
-	uint64_t now = clock_tick(notes->clock), end = store_lane_end(lane);
+	uint64_t now = clock_tick(notes->clock), end = lane ? store_lane_end(lane) : 0;
 	return now > end ? now : end + 1;
 }
 
@@ -37,6 +38,10 @@ static void note_write(struct notes *notes, struct note *note)
 {
 	if (!note->packet.event_count)
 		return;
+	if (notes->sessions) {
+		notes->live->note(notes->sessions, note->packet.head, note->packet.length);
+		return;
+	}
 	/* A failure is the store's to tell. */
 	if (store_append(notes->store, store_own_lane(notes->store), note->packet.head, note->packet.length) == 0)
 		notes->coverage.events += note->packet.event_count;

@@ -13,6 +13,9 @@
 #include "collector/collect/memory.h"
 #include "collector/store/store.h"
 
+struct live;
+struct sessions;
+
 /* What a recording covered. Counted as it goes. */
 struct coverage {
 	uint64_t programs;  /* images that were traced */
@@ -24,7 +27,9 @@ struct coverage {
 };
 
 struct notes {
-	struct store *store;
+	struct store *store;	   /* NULL: none */
+	struct sessions *sessions; /* these are told instead; NULL: none */
+	const struct live *live;   /* how; NULL likewise */
 	const struct lorg_clock *clock;
 	struct coverage coverage;
 };

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
 	FIRST_OFFERS = 1, /* the rest while the program is starting */
@@ -31,6 +32,8 @@ static int make_offer(struct offers *offers, uint32_t slot)
 		return -1;
 	random_bytes(offered->id, sizeof offered->id);
 	arena_prepare(&offered->memory, &offers->layout, offers->settings, offered->id);
+	/* Before anybody can claim it. */
+	keep_memory(offers->settings->keeping, KEPT_ARENA, offered->id, &offered->memory);
 	offer->descriptor = offered->memory.descriptor;
 	offer->size = offers->layout.size;
 	memcpy(offer->arena_id, offered->id, sizeof offer->arena_id);
@@ -40,21 +43,75 @@ static int make_offer(struct offers *offers, uint32_t slot)
 	return 0;
 }
 
-int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most)
+static int make_node(struct offers *offers)
 {
 	uint8_t id[16];
+	if (memory_create(&offers->node, "lorg-node", node_size()))
+		return -1;
+	random_bytes(id, sizeof id);
+	node_prepare(&offers->node, id, offers->settings->node_name);
+	keep_memory(offers->settings->keeping, KEPT_NODE, id, &offers->node);
+	return 0;
+}
+
+/* Nobody can claim it any more; if nobody has, it is of no use to anyone. */
+static void drop_unclaimed(struct adopted *adopted, const uint8_t id[16])
+{
+	for (uint32_t i = 0; i < adopted->count; i++)
+		if (adopted->arenas[i].memory.at && memcmp(adopted->arenas[i].id, id, 16) == 0)
+			memory_free(&adopted->arenas[i].memory);
+}
+
+static void adopt_node(struct offers *offers, struct adopted *adopted)
+{
+	offers->node = adopted->node;
+	adopted->node = (struct memory){.descriptor = -1};
+	keep_memory(offers->settings->keeping, KEPT_NODE, adopted->node_id, &offers->node);
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
+		struct lorg_offer *offer = node_offer(&offers->node, slot);
+		uint32_t word = __atomic_load_n(&offer->state, __ATOMIC_ACQUIRE);
+		uint32_t empty = (word & ~(uint32_t)LORG_OFFER_STATE) | LORG_OFFER_EMPTY;
+		/* Who claims it at this moment wins. */
+		if ((word & LORG_OFFER_STATE) == LORG_OFFER_READY &&
+		    __atomic_compare_exchange_n(&offer->state, &word, empty, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+			drop_unclaimed(adopted, offer->arena_id);
+		else
+			__atomic_store_n(&offer->state, empty, __ATOMIC_RELEASE);
+		offers->slot[slot].fill = word >> 8;
+	}
+	node_of(offers)->collector_pid = (uint32_t)getpid();
+	__atomic_store_n(&node_of(offers)->exhausted, 0, __ATOMIC_RELAXED);
+}
+
+/* Arenas that are taken over have the size of those to come. */
+static uint64_t adopted_size(const struct adopted *adopted)
+{
+	for (uint32_t i = 0; adopted && i < adopted->count; i++)
+		if (adopted->arenas[i].memory.at)
+			return adopted->arenas[i].memory.size;
+	return 0;
+}
+
+int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most, struct adopted *adopted)
+{
+	const uint32_t programs_size = settings->send_program.size + settings->receive_program.size + settings->programs_room;
 	memset(offers, 0, sizeof *offers);
 	offers->settings = settings;
 	offers->most = most < FIRST_OFFERS ? FIRST_OFFERS : most < MOST_OFFERS ? most : MOST_OFFERS;
 	offers->wanted = offers->most < LEAST_OFFERS ? offers->most : LEAST_OFFERS;
 	offers->least = offers->wanted;
 	offers->node.descriptor = -1;
-	if (memory_create(&offers->node, "lorg-node", node_size()))
+	if (adopted)
+		adopt_node(offers, adopted);
+	else if (make_node(offers))
 		return -1;
-	random_bytes(id, sizeof id);
-	node_prepare(&offers->node, id, settings->node_name);
+	uint64_t fixed_size = adopted_size(adopted);
+	if (fixed_size) {
+		offers->layout = arena_layout(fixed_size, programs_size);
+		return 0; /* the first one is made with the others */
+	}
 	for (size_t i = 0; i < sizeof arena_sizes / sizeof *arena_sizes; i++) {
-		offers->layout = arena_layout(arena_sizes[i], settings->send_program.size + settings->receive_program.size);
+		offers->layout = arena_layout(arena_sizes[i], programs_size);
 		if (make_offer(offers, 0) == 0)
 			break;
 	}
@@ -96,6 +153,7 @@ static void withdraw_down_to(struct offers *offers, uint32_t keep)
 		if (!offers->slot[slot].memory.at ||
 		    !__atomic_compare_exchange_n(&offer->state, &expected, count | LORG_OFFER_EMPTY, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			continue;
+		forget_memory(offers->settings->keeping, offers->slot[slot].id);
 		memory_free(&offers->slot[slot].memory);
 		offers->ready--;
 	}

@@ -7,6 +7,7 @@
 
 #include <lorg/abi.h>
 
+#include "collector/collect/keeping.h"
 #include "collector/collect/memory.h"
 
 /* One arena on offer; memory.at NULL: none in this slot. */
@@ -28,8 +29,11 @@ struct offers {
 	uint64_t calm_ns; /* since when few were taken */
 };
 
-/* Makes the node segment and the first arenas; at most `most` are kept ready. 0, or -1 with errno. */
-int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most);
+/*
+ * Makes the node segment and the first arenas; at most `most` are kept ready. 0, or -1 with errno. adopted: NULL, or what is
+ * taken over: the node segment, and of the arenas those that nobody has claimed are freed.
+ */
+int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most, struct adopted *adopted);
 
 /*
  * Takes one that a program has claimed: returns 1 and moves it to *claimed; 0: no more. Call until 0, then

@@ -9,6 +9,7 @@
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
 #include "collector/collect/proc.h"
+#include "collector/session/live.h"
 #include "collector/store/packet.h"
 
 enum {
@@ -45,6 +46,11 @@ static int is_slab(const struct family *family, uint32_t chunk)
 {
 	return chunk < family_chunks_used(family) &&
 	       lorg_chunk_word_state(__atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE)) == LORG_CHUNK_SLAB;
+}
+
+struct lorg_process *process_entry(const struct family *family, uint32_t index)
+{
+	return is_slab(family, index / SLAB_ENTRIES) ? entry_of(family, index) : NULL;
 }
 
 /* The thread's number as we see it, once its program is known. */
@@ -106,7 +112,8 @@ struct process *process_of(struct family *family, uint32_t index)
 	return process;
 }
 
-struct lane *process_lane(struct family *family, struct process *process, uint64_t begin)
+/* A lane of the process's in which nothing is later than `begin`; NULL: the store has failed. */
+static struct lane *process_lane(struct family *family, struct process *process, uint64_t begin)
 {
 	struct store *store = family->context->store;
 	if (process->lane && store_lane_end(process->lane) <= begin)
@@ -115,6 +122,32 @@ struct lane *process_lane(struct family *family, struct process *process, uint64
 	store_release_lane(store, process->lane);
 	process->lane = store_take_lane(store, begin);
 	return process->lane;
+}
+
+int process_put(struct family *family, struct process *process, struct lorg_packet *head, size_t length)
+{
+	struct family_context *context = family->context;
+	uint64_t end = head->end;
+	int result;
+	if (context->sessions) {
+		result = context->live->packet(context->sessions, family, process, head, length);
+	} else {
+		struct lane *lane = process_lane(family, process, head->begin);
+		result = lane ? store_append(context->store, lane, head, length) : -1;
+	}
+	if (result == 0 && end > process->last_tick)
+		process->last_tick = end;
+	return result;
+}
+
+int stray_put(struct family_context *context, struct family *family, struct lorg_packet *head, size_t length)
+{
+	if (context->sessions)
+		return context->live->packet(context->sessions, family, NULL, head, length);
+	struct lane *lane = store_take_lane(context->store, head->begin);
+	int result = lane ? store_append(context->store, lane, head, length) : -1;
+	store_release_lane(context->store, lane);
+	return result;
 }
 
 void process_head(struct process *process, struct lorg_packet *head)
@@ -297,6 +330,14 @@ static void say_exit(struct family *family, struct packet_builder *packet, uint6
 	packet_event(packet, LORG_EVENT_EXIT, tick, &exit, NULL, 0);
 }
 
+/* For live sessions: the program cannot know which event is its last. */
+static void say_out_exited(const struct family *family, struct packet_builder *packet, uint64_t tick, const struct process *process)
+{
+	int still_alive = family->final && !family->sealed;
+	if (family->context->sessions && !still_alive && !process->in_exec)
+		PACKET_EVENT(packet, OUT_EXITED, tick, .hook = 0);
+}
+
 /* The earliest effective tick of what was said: an open call, and a child's making, tell of their entry. */
 static uint64_t earliest_of(const struct lorg_process *entry, uint64_t tick)
 {
@@ -314,9 +355,9 @@ static void last_words(struct family *family, struct process *process)
 	const struct lorg_process *entry = entry_of(family, process->index);
 	struct packet_builder packet;
 	/* Who has said its own end is not heard of later than that. */
-	uint64_t tick = process->has_exit && process->lane ? store_lane_end(process->lane) : clock_tick(&context->clock);
-	if (process->lane && store_lane_end(process->lane) > tick)
-		tick = store_lane_end(process->lane);
+	uint64_t tick = process->has_exit && process->last_tick ? process->last_tick : clock_tick(&context->clock);
+	if (process->last_tick > tick)
+		tick = process->last_tick;
 	learn_tid(process, entry);
 	counters_say(family, process, entry, tick);
 	packet_begin(&packet, buffer, sizeof buffer, tick);
@@ -325,13 +366,13 @@ static void last_words(struct family *family, struct process *process)
 	say_counters(&packet, tick, entry);
 	say_lost(family, &packet, tick, entry);
 	say_exit(family, &packet, tick, process);
+	say_out_exited(family, &packet, tick, process);
 	if (!packet.event_count)
 		return;
 	packet.head->earliest = earliest_of(entry, tick);
 	packet.head->runtime_process = entry->runtime_process;
 	process_head(process, packet.head);
-	struct lane *lane = process_lane(family, process, tick);
-	if (lane && store_append(context->store, lane, packet.head, packet.length) == 0)
+	if (process_put(family, process, packet.head, packet.length) == 0)
 		context->notes.coverage.events += packet.event_count;
 }
 
@@ -349,6 +390,8 @@ void process_finish(struct family *family, struct process *process)
 {
 	struct image *image = process->image;
 	last_words(family, process);
+	if (family->context->sessions && image)
+		family->context->live->process_over(family->context->sessions, image->id, process->birth_tick);
 	free_entry(family, process);
 	store_release_lane(family->context->store, process->lane);
 	if (image) {

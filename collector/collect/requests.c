@@ -9,12 +9,14 @@
 
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
+#include "collector/collect/keeping.h"
 #include "collector/patch/patch.h"
 #include "collector/plan/plan.h"
 
 #include <lorg/match.h>
 
 enum { MODULES_KNOWN = LORG_MODULES, LATER_TRIES = 50 };
+static const uint64_t SLOW_STEP_NS = 1000000000;
 static const uint64_t STARTS_NS = 300000000;	 /* a program that has just begun is about to ask */
 static const uint64_t EXPIRES_NS = 30000000000;	 /* an answer that nobody has come for, a request that was never posted */
 static const uint64_t PID_LIMIT_NS = 1000000000; /* so long the pid of who asks may be unknown */
@@ -26,6 +28,7 @@ struct family_plan {
 	uint64_t plan_size;
 	struct patch_plan patch;
 	struct memory control;
+	uint8_t control_id[16]; /* by which it is kept (keeping.h) */
 	uint8_t *on; /* functions whose gate was not 0 when it was looked at last */
 	uint32_t generation, idle; /* of the control, likewise */
 	uint32_t *changed;	   /* work space: function_count places */
@@ -33,6 +36,7 @@ struct family_plan {
 	struct plan_initial initial;
 	uint64_t base; /* of the module, for callers without build-id of their own */
 	int callers_known;
+	struct live_control live; /* of sessions; plan NULL: what is asked stands from the start */
 };
 
 /* A module that has been asked about: where a caller's addresses are counted from. */
@@ -78,8 +82,18 @@ struct requests *requests_create(struct family *family)
 	return requests;
 }
 
-static void plan_free(struct family_plan *plan)
+static const struct live_planning *live_planning(const struct requests *requests)
 {
+	const struct planning *planning = requests->family->context->planning;
+	return planning ? planning->live : NULL;
+}
+
+static void plan_free(const struct requests *requests, struct family_plan *plan)
+{
+	if (plan->live.plan && live_planning(requests))
+		live_planning(requests)->gone(live_planning(requests)->owner, &plan->live);
+	if (plan->control.at)
+		forget_memory(requests->family->context->arena_settings->keeping, plan->control_id);
 	memory_free(&plan->control);
 	free((void *)plan->patch.stub_at);
 	free(plan->on);
@@ -92,7 +106,7 @@ void requests_free(struct requests *requests)
 	if (!requests)
 		return;
 	for (uint32_t i = 0; i < requests->plan_count; i++)
-		plan_free(requests->plans[i]);
+		plan_free(requests, requests->plans[i]);
 	free(requests->plans);
 	free(requests->modules);
 	free(requests);
@@ -247,6 +261,49 @@ static int fill_control(const struct requests *requests, struct family_plan *pla
 	return 0;
 }
 
+/* Room for what may be asked: it is memory only where it is written. */
+static int make_live_control(struct family_plan *plan)
+{
+	enum { SETTINGS_LEAST = 1024, SETTINGS_MOST = 32768, PROGRAMS_LEAST = 1 << 18, PROGRAMS_MOST = 1 << 20 };
+	const uint32_t count = plan->initial.function_count;
+	const uint32_t setting_count = count > SETTINGS_MOST / 4 ? SETTINGS_MOST : count < SETTINGS_LEAST / 4 ? SETTINGS_LEAST : 4 * count;
+	const uint64_t functions = sizeof(struct lorg_control) + count * sizeof(struct lorg_function_control);
+	const uint64_t programs_at = functions + setting_count * sizeof(struct lorg_call_setting);
+	const uint32_t programs_size = count > SETTINGS_LEAST ? PROGRAMS_MOST : PROGRAMS_LEAST;
+	if (programs_at + programs_size > UINT32_MAX || memory_create(&plan->control, "lorg-control", programs_at + programs_size))
+		return -1;
+	struct lorg_control *control = (struct lorg_control *)plan->control.at;
+	*control = (struct lorg_control){
+		.size = sizeof *control,
+		.function_count = count,
+		.setting_count = setting_count,
+		.control_size = programs_at + programs_size,
+		.functions = sizeof *control,
+		.settings = functions,
+		.live = 1,
+		.magic = LORG_CONTROL_MAGIC,
+	};
+	plan->live = (struct live_control){
+		.plan = plan->patch.plan,
+		.control = control,
+		.base = plan->base,
+		.programs = plan->control.at + programs_at,
+		.programs_at = (uint32_t)programs_at,
+		.programs_size = programs_size,
+	};
+	return 0;
+}
+
+static int make_control(const struct requests *requests, struct family_plan *plan)
+{
+	int result = live_planning(requests) ? make_live_control(plan) : fill_control(requests, plan);
+	if (result == 0) {
+		random_bytes(plan->control_id, sizeof plan->control_id);
+		keep_memory(requests->family->context->arena_settings->keeping, KEPT_CONTROL, plan->control_id, &plan->control);
+	}
+	return result;
+}
+
 static struct family_plan *plan_create(const struct requests *requests, const struct plan_answer *answer, uint64_t base)
 {
 	struct family_plan *plan = calloc(1, sizeof *plan);
@@ -259,13 +316,15 @@ static struct family_plan *plan_create(const struct requests *requests, const st
 	plan->on = calloc(answer->plan->function_count + 1ul, 1);
 	plan->changed = calloc(answer->plan->function_count + 1ul, sizeof *plan->changed);
 	if (!plan->patch.stub_at || !plan->on || !plan->changed || answer->initial.function_count != answer->plan->function_count ||
-	    fill_control(requests, plan)) {
-		plan_free(plan);
+	    make_control(requests, plan)) {
+		plan_free(requests, plan);
 		return NULL;
 	}
 	plan->patch.control = (struct lorg_control *)plan->control.at;
 	return plan;
 }
+
+static uint32_t find_changed(struct family_plan *plan);
 
 static struct family_plan *plan_with_id(const struct requests *requests, uint64_t plan_id)
 {
@@ -285,8 +344,13 @@ static struct family_plan *plan_of_answer(struct requests *requests, const struc
 		return NULL;
 	requests->plans = plans;
 	plan = plan_create(requests, answer, base);
-	if (plan)
-		plans[requests->plan_count++] = plan;
+	if (!plan)
+		return NULL;
+	plans[requests->plan_count++] = plan;
+	if (plan->live.plan) {
+		live_planning(requests)->made(live_planning(requests)->owner, requests->family, &plan->live);
+		find_changed(plan); /* images that place it find its gates as they are */
+	}
 	return plan;
 }
 
@@ -335,9 +399,14 @@ static void know_module(struct requests *requests, const struct lorg_request *re
 	*module = (struct known_module){.base = request->base, .build_id_length = request->build_id_length};
 	memcpy(module->build_id, request->build_id, sizeof module->build_id);
 	memcpy(module->path, request->path, sizeof module->path);
-	for (uint32_t i = 0; i < requests->plan_count; i++)
-		if (!requests->plans[i]->callers_known)
-			place_callers(requests, requests->plans[i]);
+	const struct live_planning *live = live_planning(requests);
+	for (uint32_t i = 0; i < requests->plan_count; i++) {
+		struct family_plan *plan = requests->plans[i];
+		if (live)
+			live->known(live->owner, requests->family, &plan->live);
+		else if (!plan->callers_known)
+			place_callers(requests, plan);
+	}
 }
 
 static void know_callers(struct requests *requests, const struct lorg_request *request, const struct plan_answer *given)
@@ -425,15 +494,41 @@ static void answer_plan(struct requests *requests, uint32_t index, const struct 
 	/* In a mount namespace of its own a program's paths mean something only with its pid. */
 	if (!wanted.pid && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS && !requests->detached)
 		return;
-	enum plan_state state =
-		requests->detached ? PLAN_NONE : context->planning->plan_for(context->planning->planner, &wanted, &given);
+	const struct live_planning *live = live_planning(requests);
+	enum plan_state state = PLAN_NONE;
+	if (live && !requests->detached)
+		state = live->plan_for(live->owner, requests->family, image_of(requests, request), &wanted, request->base, &given);
+	else if (!requests->detached)
+		state = context->planning->plan_for(context->planning->planner, &wanted, &given);
 	if (state == PLAN_PENDING)
 		return;
-	tell_news(requests);
-	if (!requests->detached)
+	if (!live)
+		tell_news(requests);
+	if (!live && !requests->detached)
 		know_callers(requests, request, &given);
 	struct family_plan *plan = state == PLAN_READY ? plan_of_answer(requests, &given, request->base) : NULL;
 	answer(requests, index, plan, state == PLAN_READY && !plan ? ENOMEM : 0);
+}
+
+/* What is hooked in an image: as the gates say, or nothing any more. */
+static int is_detached(const struct requests *requests, const struct image *image)
+{
+	return __atomic_load_n(&family_image_entry(requests->family, image->index)->detached, __ATOMIC_ACQUIRE) != 0;
+}
+
+static struct patch_plan patch_of(const struct requests *requests, const struct image *image, const struct family_plan *plan)
+{
+	struct patch_plan patch = plan->patch;
+	patch.none = is_detached(requests, image);
+	return patch;
+}
+
+static void try_again(struct requests *requests, uint32_t again, uint64_t now_ns)
+{
+	if (!again)
+		return;
+	requests->tries = LATER_TRIES;
+	requests->again_ns = now_ns + 2000000;
 }
 
 static void answer_apply(struct requests *requests, uint32_t index, const struct lorg_request *request, uint64_t now_ns)
@@ -447,11 +542,14 @@ static void answer_apply(struct requests *requests, uint32_t index, const struct
 	}
 	if (!image->pid && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS)
 		return;
-	patch_image(image->pid, family_arena(requests->family)->placements, &plan->patch, NULL, 0, &outcome);
+	const struct patch_plan patch = patch_of(requests, image, plan);
+	patch_image(image->pid, family_arena(requests->family)->placements, &patch, NULL, 0, &outcome);
 	/* A thread that is just inside of an entry, or of vfork, is elsewhere presently. */
-	if (outcome.later && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS)
+	if ((outcome.later || (outcome.refused && live_planning(requests))) && now_ns - requests->slot[index].since_ns < PID_LIMIT_NS)
 		return;
 	tell_outcome(requests, image->pid, &outcome);
+	if (live_planning(requests))
+		try_again(requests, outcome.later + outcome.refused, now_ns);
 	answer(requests, index, NULL, outcome.refused || outcome.later ? (outcome.error ? outcome.error : EAGAIN) : 0);
 }
 
@@ -523,43 +621,70 @@ static uint32_t find_changed(struct family_plan *plan)
 	return count;
 }
 
-static int may_be_switched(const struct image *image)
+int requests_may_switch(const struct image *image)
 {
 	return image && image->pid && !image->dead && !image->over && !image->shared && !image->left;
 }
 
 /* Returns 1 if something has to be tried again. */
-static int switch_image(struct requests *requests, const struct image *image, const struct family_plan *plan, uint32_t count)
+static uint32_t switch_image(struct requests *requests, const struct image *image, const struct family_plan *plan, uint32_t count)
 {
 	struct patch_outcome outcome;
-	patch_image(image->pid, family_arena(requests->family)->placements, &plan->patch, count ? plan->changed : NULL, count, &outcome);
+	const struct patch_plan patch = patch_of(requests, image, plan);
+	patch_image(image->pid, family_arena(requests->family)->placements, &patch, count ? plan->changed : NULL, count, &outcome);
 	tell_outcome(requests, image->pid, &outcome);
-	return outcome.later != 0;
+	/* What another tracer holds it lets go again: until then it is asked for again. */
+	return outcome.later + (live_planning(requests) ? outcome.refused : 0);
 }
 
-static int switch_images(struct requests *requests, struct family_plan *plan, uint32_t count)
+static uint32_t switch_images(struct requests *requests, struct family_plan *plan, uint32_t count)
 {
 	struct family *family = requests->family;
-	int again = 0;
+	uint32_t again = 0;
 	for (uint32_t i = 0; i < family->image_room; i++)
-		if (may_be_switched(family->images[i]))
-			again |= switch_image(requests, family->images[i], plan, count);
+		if (requests_may_switch(family->images[i]))
+			again += switch_image(requests, family->images[i], plan, count);
 	return again;
 }
 
-/* Images that have come since gates were switched have the bytes of that moment, but may have been at work meanwhile. */
-static int switch_new_images(struct requests *requests)
+/* True where that has to be tried again. */
+static int switch_attached(struct requests *requests, const struct image *image)
+{
+	int again = 0;
+	for (uint32_t i = 0; i < requests->plan_count; i++) {
+		const struct patch_plan patch = patch_of(requests, image, requests->plans[i]);
+		struct patch_outcome outcome;
+		patch_image(image->pid, family_arena(requests->family)->placements, &patch, NULL, 0, &outcome);
+		again |= outcome.later || outcome.refused;
+	}
+	return again;
+}
+
+enum { IMAGE_ATTACHED = 1, IMAGE_DETACHED = 2 }; /* patches_seen */
+
+/*
+ * Images that have come since gates were switched have the bytes of that moment, but may have been at work meanwhile; others have been
+ * detached, or attached again, meanwhile.
+ */
+static uint32_t switch_new_images(struct requests *requests)
 {
 	struct family *family = requests->family;
-	int again = 0;
+	uint32_t again = 0;
 	for (uint32_t i = 0; i < family->image_room; i++) {
 		struct image *image = family->images[i];
-		if (!may_be_switched(image) || image->patches_seen)
+		if (!requests_may_switch(image))
 			continue;
-		image->patches_seen = 1;
-		for (uint32_t k = 0; k < requests->plan_count; k++)
+		int was = image->patches_seen, now = is_detached(requests, image) ? IMAGE_DETACHED : IMAGE_ATTACHED;
+		if (was == now)
+			continue;
+		image->patches_seen = now;
+		if (was && switch_attached(requests, image)) {
+			image->patches_seen = was; /* lorg attach, or detach, still holds it */
+			again++;
+		}
+		for (uint32_t k = 0; !was && k < requests->plan_count; k++)
 			if (requests->plans[k]->switches)
-				again |= switch_image(requests, image, requests->plans[k], 0);
+				again += switch_image(requests, image, requests->plans[k], 0);
 	}
 	return again;
 }
@@ -577,33 +702,34 @@ static int control_has_changed(struct family_plan *plan)
 
 static void switch_again(struct requests *requests, uint64_t now_ns)
 {
-	int again = 0;
+	uint32_t again = 0;
 	if (!requests->tries || now_ns < requests->again_ns)
 		return;
 	for (uint32_t i = 0; i < requests->plan_count; i++)
 		if (requests->plans[i]->switches)
-			again |= switch_images(requests, requests->plans[i], 0);
-	requests->tries = again ? requests->tries - 1 : 0;
+			again += switch_images(requests, requests->plans[i], 0);
+	/* In the end now and then: bytes of sessions that are gone do not stay for ever. */
+	requests->tries = again ? requests->tries > 1 || !live_planning(requests) ? requests->tries - 1 : 1 : 0;
 	requests->again_ns = now_ns + 2000000ull * (LATER_TRIES + 1 - requests->tries);
+	if (requests->tries == 1)
+		requests->again_ns = now_ns + SLOW_STEP_NS;
 }
 
 static void switch_changed(struct requests *requests, uint64_t now_ns)
 {
-	int again = switch_new_images(requests);
+	uint32_t again = switch_new_images(requests);
 	for (uint32_t i = 0; i < requests->plan_count; i++) {
 		struct family_plan *plan = requests->plans[i];
 		uint32_t count = control_has_changed(plan) ? find_changed(plan) : 0;
 		if (!count)
 			continue;
 		plan->switches++;
-		again |= switch_images(requests, plan, count);
+		again += switch_images(requests, plan, count);
 	}
-	if (again) {
-		requests->tries = LATER_TRIES;
-		requests->again_ns = now_ns + 2000000;
-	} else {
+	if (again)
+		try_again(requests, again, now_ns);
+	else
 		switch_again(requests, now_ns);
-	}
 }
 
 uint32_t requests_gate(const struct requests *requests, uint32_t function)
@@ -617,7 +743,81 @@ uint32_t requests_gate(const struct requests *requests, uint32_t function)
 	return 0;
 }
 
+/* ---- live sessions ------------------------------------------------------------------- */
+
+struct live_control *requests_live_control(struct requests *requests, uint64_t plan_id)
+{
+	struct family_plan *plan = requests ? plan_with_id(requests, plan_id) : NULL;
+	return plan && plan->live.plan ? &plan->live : NULL;
+}
+
+uint32_t requests_switch(struct requests *requests, struct live_control *control)
+{
+	struct family_plan *plan = plan_with_id(requests, control->plan->plan_id);
+	/* Release: who sees the generation sees gates and settings. */
+	plan->generation = __atomic_add_fetch(&control->control->generation, 1, __ATOMIC_RELEASE);
+	uint32_t count = find_changed(plan), again = 0;
+	if (count) {
+		plan->switches++;
+		again = switch_images(requests, plan, count);
+	}
+	try_again(requests, again, clock_monotonic_ns());
+	return again;
+}
+
+uint32_t requests_switch_again(struct requests *requests, struct live_control *control)
+{
+	return switch_images(requests, plan_with_id(requests, control->plan->plan_id), 0);
+}
+
+/* To plan->changed. */
+static uint32_t list_on(struct family_plan *plan)
+{
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < plan->initial.function_count; i++)
+		if (plan->on[i])
+			plan->changed[count++] = i;
+	return count;
+}
+
+uint32_t requests_switch_image(struct requests *requests, struct image *image)
+{
+	uint32_t again = 0;
+	for (uint32_t i = 0; requests_may_switch(image) && i < requests->plan_count; i++) {
+		uint32_t count = list_on(requests->plans[i]);
+		if (count)
+			again += switch_image(requests, image, requests->plans[i], count);
+	}
+	try_again(requests, again, clock_monotonic_ns());
+	return again;
+}
+
+int requests_is_asking(const struct requests *requests, const struct image *image)
+{
+	for (uint32_t i = 0; requests && i < LORG_REQUESTS; i++) {
+		const struct lorg_request *request = request_at(requests, i);
+		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != LORG_REQUEST_FREE &&
+		    __atomic_load_n(&request->image, __ATOMIC_RELAXED) == image->index)
+			return 1;
+	}
+	return 0;
+}
+
+int requests_module_base(const struct requests *requests, const struct plan_caller *module, uint64_t *base)
+{
+	const struct known_module *known = requests ? module_of(requests, module) : NULL;
+	*base = known ? known->base : 0;
+	return known != NULL;
+}
+
 /* ---- the pass ----------------------------------------------------------------------- */
+
+/* Where it is going to ask. */
+static int is_starting(const struct requests *requests, uint64_t now_ns)
+{
+	return now_ns - requests->begin_ns < STARTS_NS && !requests->plan_count &&
+	       __atomic_load_n(&family_arena(requests->family)->functions_asked, __ATOMIC_RELAXED);
+}
 
 int requests_pass(struct requests *requests, uint64_t now_ns)
 {
@@ -625,7 +825,7 @@ int requests_pass(struct requests *requests, uint64_t now_ns)
 		return 0;
 	int waiting = answer_all(requests, now_ns);
 	switch_changed(requests, now_ns);
-	return waiting || requests->tries || (now_ns - requests->begin_ns < STARTS_NS && !requests->plan_count);
+	return waiting || requests->tries > 1 || is_starting(requests, now_ns);
 }
 
 void requests_detach(struct requests *requests)

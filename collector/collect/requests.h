@@ -20,10 +20,40 @@ struct planning {
 	enum plan_state (*plan_for)(struct planner *planner, const struct plan_request *request, struct plan_answer *answer);
 	void (*tell)(struct planner *planner, const struct planner_listener *listener);
 	int (*descriptor)(const struct planner *planner);
+	const struct live_planning *live; /* NULL: what is asked stands from the start */
 };
 
 struct family;
+struct image;
+struct process;
+struct lorg_process;
 struct requests;
+
+/* A control whose gates and settings change all the time, by sessions. The requests', but for `state`. */
+struct live_control {
+	const struct lorg_plan *plan;
+	struct lorg_control *control; /* mapped */
+	uint64_t base;	/* of the module, in this family's programs */
+	uint8_t *programs; /* room for match programs: from an offset in the control on, in bytes */
+	uint32_t programs_at, programs_size;
+	void *state; /* whoever fills it */
+};
+
+/* Who says what is asked of functions, in a lorgd: sessions. */
+struct live_planning {
+	void *owner;
+	/* As plan_for; NONE where nothing is asked of the module just now. base: where it lies in the image. */
+	enum plan_state (*plan_for)(void *owner, struct family *family, struct image *image, const struct plan_request *request,
+				    uint64_t base, struct plan_answer *answer);
+	/* A control was made: all gates are 0, there are no settings. */
+	void (*made)(void *owner, struct family *family, struct live_control *control);
+	void (*gone)(void *owner, struct live_control *control);
+	/* It is known where one more module lies in the family's programs. */
+	void (*known)(void *owner, struct family *family, struct live_control *control);
+	/* What a process that is over has counted of a function; it may be told in several pieces. */
+	void (*counted)(void *owner, struct family *family, struct process *process, const struct lorg_process *entry, uint32_t function,
+			uint64_t count, uint64_t ticks, uint64_t words);
+};
 
 /* NULL where nothing is asked of functions in this recording, or there is no memory. */
 struct requests *requests_create(struct family *family);
@@ -43,5 +73,25 @@ void requests_detach(struct requests *requests);
 
 /* Descriptors of request `index` that has been answered, for who cannot open them: plan, control. 0, or -1: it has none. */
 int requests_descriptors(const struct requests *requests, uint32_t index, int descriptors[2]);
+
+/* ---- live sessions -------------------------------------------------------------- */
+
+/* NULL: no image of the family has asked for that plan yet. */
+struct live_control *requests_live_control(struct requests *requests, uint64_t plan_id);
+/*
+ * The gates or settings of a control have changed: adds to its generation, and switches all images now. Returns how many
+ * places could not be switched yet; those are tried again in later passes.
+ */
+uint32_t requests_switch(struct requests *requests, struct live_control *control);
+/* Tries at once what could not be switched. Returns what is left. */
+uint32_t requests_switch_again(struct requests *requests, struct live_control *control);
+/* Stubs have been placed in this image while it ran: what is asked for of its functions is switched on. Returns as above. */
+uint32_t requests_switch_image(struct requests *requests, struct image *image);
+/* True while the image is in the middle of asking, or of placing what it has asked for. */
+int requests_is_asking(const struct requests *requests, const struct image *image);
+/* True where an image's code may be changed by us. */
+int requests_may_switch(const struct image *image);
+/* The load bias of a module that an image of the family has asked about; 0: none is known. */
+int requests_module_base(const struct requests *requests, const struct plan_caller *module, uint64_t *base);
 
 #endif

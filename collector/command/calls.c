@@ -92,23 +92,27 @@ static int parse_count(const char *option, const char *text, uint64_t *value)
 	return -1;
 }
 
-/* 100/s, or 100: a second. */
+/* 100/s */
 static int parse_rate(const char *text, uint64_t *value)
 {
-	size_t length = strlen(text);
-	char number[32];
-	int with_unit = length > 2 && strcmp(text + length - 2, "/s") == 0;
-	snprintf(number, sizeof number, "%.*s", (int)(length - (with_unit ? 2 : 0)), text);
-	return parse_count("--rate", number, value);
+	char *end;
+	errno = 0;
+	unsigned long long number = strtoull(text, &end, 10);
+	if (*text >= '1' && *text <= '9' && strcmp(end, "/s") == 0 && !errno) {
+		*value = number;
+		return 0;
+	}
+	lorg_error("--rate", text, "give a number of events a second, such as 100/s");
+	return -1;
 }
 
-/* 100us, 5ms, 2s, 700ns; no unit: seconds. */
+/* 100us, 5ms, 2s, 700ns */
 static int parse_time(const char *option, const char *text, uint64_t *ns)
 {
 	static const struct {
 		const char *unit;
 		double ns;
-	} units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"", 1e9}};
+	} units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
 	char *end;
 	double value = strtod(text, &end);
 	for (size_t i = 0; end != text && i < sizeof units / sizeof *units; i++)
@@ -362,7 +366,8 @@ static void set_flags(const struct calls *calls, struct collector_settings *sett
 	static const struct {
 		uint32_t mask, flag;
 	} kinds[] = {{LORG_MASK_SEND, LORG_TRACE_SEND}, {LORG_MASK_RECEIVE, LORG_TRACE_RECEIVE}, {LORG_GATE_PORT, LORG_TRACE_PORTS},
-		     {LORG_GATE_PROCESS, LORG_TRACE_PROCS}, {LORG_GATE_RUNNING, LORG_TRACE_RUNNING}};
+		     {LORG_GATE_PROCESS, LORG_TRACE_PROCS}, {LORG_GATE_RUNNING, LORG_TRACE_RUNNING},
+		     {LORG_MASK_COLLECTION, LORG_TRACE_GARBAGE_COLLECTION}};
 	settings->flags_matter = calls->functions_used != 0;
 	settings->flags_new = LORG_TRACE_CALL | (calls->return_to ? LORG_TRACE_RETURN_TO : 0);
 	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -459,7 +464,9 @@ static void tell_unmatched(struct calls *calls)
 		if (calls->told[i] || rule.functions)
 			continue;
 		snprintf(what, sizeof what, "%s '%s'", rule.option, rule.text);
-		if (!rule.modules)
+		if (!rule.modules && strncmp(rule.text, "ld-linux", 8) == 0)
+			lorg_error(what, "the loader is no module: it loads lorg, too", "its functions are not traced; name others");
+		else if (!rule.modules)
 			lorg_error(what, "no module of that name was loaded", "lorg log --kind module shows what was; a program's is named as its file");
 		else
 			tell_no_function(&rule);

@@ -250,3 +250,13 @@ pid_t launch(const struct launch *launch)
 	errno = error;
 	return error ? -1 : pid;
 }
+
+void launch_in_place(const struct launch *launch)
+{
+	char **variables = program_environment(launch);
+	if (!variables)
+		return;
+	execve(launch->path, launch->argv, variables);
+	if (errno == ENOEXEC)
+		execute_by_shell(launch, variables);
+}

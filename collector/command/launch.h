@@ -40,11 +40,13 @@ struct launch {
 	char *const *argv;
 	const char *library;	/* NULL: without */
 	const char *sanitizers; /* libraries that come before it; may be empty */
-	const char *variable;	/* LORG=... */
-	const struct inherited *inherited;
+	const char *variable;	/* LORG=...; NULL: none */
+	const struct inherited *inherited; /* NULL: for launch_in_place() */
 };
 
 /* Starts it. Returns its pid, or -1 with errno: of the fork, or of the exec (the child is gone then). */
 pid_t launch(const struct launch *launch);
+/* This process becomes it. Returns with errno where it cannot. */
+void launch_in_place(const struct launch *launch);
 
 #endif

@@ -27,6 +27,22 @@ static const struct command {
 	{"log", "show what happened, event by event", command_log},
 	{"report", "show where the time went", command_report},
 	{"matchspec", "try a match specification", command_matchspec},
+	{"calls", "print calls in programs that run", command_calls},
+	{"attach", "bring lorg into a program that runs", command_attach},
+	{"detach", "take it out again", command_detach},
+	{"ps", "list the programs that are attached to lorgd", command_ps},
+	{"session", "make, list and end trace sessions on lorgd", command_session},
+	{"tail", "print what a session gets, as it comes", command_tail},
+	{"process", "say which processes a session traces, and what of them", command_process},
+	{"port", "the same of ports", command_port},
+	{"function", "say which calls a session traces", command_function},
+	{"send", "say which sent messages a session traces", command_send},
+	{"recv", "the same of received messages", command_recv},
+	{"system", "have a session watch the system", command_system},
+	{"info", "print what a session traces", command_info},
+	{"delivered", "wait until all is with a session's tracer", command_delivered},
+	{"tracer-text", NULL, command_tracer_text},
+	{"tracer-module", NULL, command_tracer_module},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 
@@ -34,13 +50,14 @@ static void print_help(FILE *out)
 {
 	fprintf(out, "Usage: lorg COMMAND [OPTION...]\n"
 		     "Shows what a program does, while it runs and after it has died, without recompiling it.\n\n");
-	for (int i = 0; i < COMMAND_COUNT; i++)
+	for (int i = 0; i < COMMAND_COUNT && commands[i].summary; i++) /* the last ones are not for people */
 		fprintf(out, "  lorg %-9s %s\n", commands[i].name, commands[i].summary);
 	fprintf(out, "\n"
 		     "  lorg COMMAND --help tells more about a command, lorg --version the version.\n\n"
 		     "First steps:\n"
 		     "  lorg run -- ls -l    record a program\n"
-		     "  lorg report          look at the recording\n");
+		     "  lorg report          look at the recording\n"
+		     "  lorgd &              let sessions look into programs that run: lorg session --help\n");
 }
 
 static const struct command *find_command(const char *name)

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "collector/client/place.h"
 #include "collector/collect/collector.h"
 #include "collector/command/calls.h"
 #include "collector/command/command.h"
@@ -44,9 +45,11 @@ struct options {
 	const struct run_calls *calls_interface; /* NULL: not in this program */
 	struct calls *calls; /* NULL: no functions are asked for */
 	int needs_calls;     /* they are, and this program cannot */
+	int daemon;	     /* attach to lorgd */
+	int recording;	     /* an option was given that is about a recording */
 };
 
-enum option_key { KEY_ALL = 256, KEY_KINDS, KEY_OVERFLOW, KEY_BLOCK_LIMIT, KEY_MESSAGE_LENGTH, KEY_SESSION };
+enum option_key { KEY_ALL = 256, KEY_KINDS, KEY_OVERFLOW, KEY_BLOCK_LIMIT, KEY_MESSAGE_LENGTH, KEY_SESSION, KEY_DAEMON };
 
 static const struct argp_option run_options[] = {
 	{"output", 'o', "DIR", 0, "Write the trace to DIR (lorg.trace); an older trace is moved to DIR.1, DIR.2, ...", 1},
@@ -63,6 +66,7 @@ static const struct argp_option run_options[] = {
 	 3},
 	{"block-limit", KEY_BLOCK_LIMIT, "MS", 0, "With block: wait so long at most, then lose and count (2000)", 3},
 	{"quiet", 'q', NULL, 0, "No coverage line at the end", 4},
+	{"daemon", KEY_DAEMON, NULL, 0, "Record nothing: PROGRAM attaches to the running lorgd, whose sessions say what is traced", 4},
 	{NULL, 0, NULL, 0, "Calls of functions, in the program and its libraries; PATTERN is MODULE:FUNCTION or MODULE:FUNCTION/ARITY, with * and ? for "
 	 "any text; all of these may be repeated:", 5},
 	{"call", KEY_CALL, "PATTERN", 0, "Calls and returns, with arguments and results; at the function's own entry where that can be hooked, else where other modules call it by name", 6},
@@ -191,10 +195,17 @@ static int parse_option(int key, char *argument, struct options *options)
 	unsigned long number;
 	switch (key) {
 	case 'o':
+		if (!*argument) {
+			lorg_error("-o ''", "cannot be the name of a directory", "give the path of one, or leave it out: lorg.trace");
+			exit(EXIT_STATUS_USAGE);
+		}
 		settings->output = argument;
 		return 0;
 	case 'q':
 		options->quiet = 1;
+		return 0;
+	case KEY_DAEMON:
+		options->daemon = 1;
 		return 0;
 	case KEY_ALL:
 		settings->gate_mask = EVERY_KIND;
@@ -237,6 +248,8 @@ static error_t on_key(int key, char *argument, struct argp_state *state)
 		break;
 	}
 	int result = parse_option(key, argument, options);
+	if (result == 0 && key != KEY_DAEMON && key != 'q')
+		options->recording = 1;
 	if (result < 0)
 		exit(EXIT_STATUS_USAGE);
 	return result;
@@ -288,6 +301,8 @@ struct run {
 
 static int no_program(const char *name, int error)
 {
+	if (!*name)
+		name = "''";
 	if (error == ENOENT) {
 		lorg_error(name, strchr(name, '/') ? "no such file" : "command not found", "give the path of a program, or check PATH");
 		return EXIT_STATUS_NOT_FOUND;
@@ -548,6 +563,50 @@ static int open_collector(struct run *run)
 	return -1;
 }
 
+/* ---- attached to lorgd ---------------------------------------------------- */
+
+/* 0, or -1 when it has said what is in the way. */
+static int daemon_answers(void)
+{
+	char directory[PATH_MAX], what[PATH_MAX + 16];
+	if (place_directory(directory, sizeof directory)) {
+		lorg_error("lorgd", "the name of its directory is too long", "set LORG_RUNTIME_DIRECTORY");
+		return -1;
+	}
+	int fd = place_connect(directory);
+	if (fd >= 0) {
+		close(fd);
+		return 0;
+	}
+	snprintf(what, sizeof what, "%s/control", directory);
+	lorg_error(what, errno == ENOENT || errno == ECONNREFUSED ? "no lorgd answers there" : strerror(errno),
+		   "start it with `lorgd &` or `systemctl --user start lorgd`");
+	return -1;
+}
+
+/* This process becomes the program: it ends as that does. liblorg.so finds lorgd by itself. */
+static int run_attached(struct run *run, const char *untraced)
+{
+	char *const *program = run->options.program;
+	if (run->options.recording || run->options.calls || run->options.needs_calls) {
+		lorg_error("--daemon", "what is traced is said by sessions", "leave the other options out; see lorg session --help");
+		return EXIT_STATUS_USAGE;
+	}
+	if (daemon_answers())
+		return EXIT_STATUS_FAILURE;
+	if (untraced)
+		lorg_error(program[0], untraced, advice_for(run));
+	const struct launch wanted = {
+		.path = run->path,
+		.argv = program,
+		.library = untraced ? NULL : run->library,
+		.sanitizers = run->seen.sanitizers,
+		.variable = LORG_ENVIRONMENT "=lorgd", /* names no collector: so liblorg.so takes both away and looks for lorgd */
+	};
+	launch_in_place(&wanted);
+	return no_program(program[0], errno);
+}
+
 int command_run(int argc, char **argv, const struct run_calls *calls)
 {
 	struct run *run = calloc(1, sizeof *run);
@@ -556,7 +615,7 @@ int command_run(int argc, char **argv, const struct run_calls *calls)
 		return EXIT_STATUS_FAILURE;
 	}
 	parse(&run->options, argc, argv, calls);
-	if (run->options.needs_calls) {
+	if (run->options.needs_calls && !run->options.daemon) {
 		free(run);
 		return RUN_NEEDS_CALLS;
 	}
@@ -565,6 +624,8 @@ int command_run(int argc, char **argv, const struct run_calls *calls)
 	if (error)
 		return no_program(program[0], error);
 	const char *untraced = look(run);
+	if (run->options.daemon)
+		return run_attached(run, untraced);
 	if (open_calls(run))
 		return EXIT_STATUS_USAGE;
 	inherited_save(&run->inherited);

@@ -12,6 +12,14 @@
 #include "collector/read/cause.h"
 #include "collector/read/trace.h"
 
+/* How trace(3)'s messages are stamped: by the flags strict_monotonic_timestamp, timestamp, monotonic_timestamp. */
+enum format_timestamps {
+	TIMESTAMPS_NONE = 0,
+	TIMESTAMPS_STRICT = 1,	  /* {Ns, Int} */
+	TIMESTAMPS_WALL = 2,	  /* {MegaSecs, Secs, MicroSecs} */
+	TIMESTAMPS_MONOTONIC = 3, /* Ns */
+};
+
 struct formatter {
 	const struct trace *trace;
 	struct names *names;
@@ -20,7 +28,7 @@ struct formatter {
 	struct causes *causes; /* JSON: NULL leaves "cause" out */
 	uint64_t start_ns;     /* text: times are shown since then */
 	int colour;            /* text */
-	int timestamps;        /* erlang: trace_ts with {Ns, Int} */
+	int timestamps;        /* erlang: enum format_timestamps */
 	const unsigned char *shown; /* erlang: which messages, by event id, of events that are several; NULL: all */
 	unsigned messages;     /* erlang: written of the event at hand; its own */
 	int bookkeeping;       /* also events about the recording itself */

@@ -195,10 +195,23 @@ static struct output *begin_port(struct formatter *formatter, const struct trace
 	return output;
 }
 
+static void stamp(struct formatter *formatter, uint64_t time, uint64_t number)
+{
+	uint64_t us = (time + (uint64_t)formatter->trace->wall_offset_ns) / 1000;
+	switch ((enum format_timestamps)formatter->timestamps) {
+	case TIMESTAMPS_NONE: break;
+	case TIMESTAMPS_STRICT: output_printf(formatter->output, ",{%" PRIu64 ",%" PRIu64 "}", time, number); break;
+	case TIMESTAMPS_WALL:
+		output_printf(formatter->output, ",{%" PRIu64 ",%" PRIu64 ",%" PRIu64 "}", us / 1000000000000, us / 1000000 % 1000000,
+			      us % 1000000);
+		break;
+	case TIMESTAMPS_MONOTONIC: output_printf(formatter->output, ",%" PRIu64, time); break;
+	}
+}
+
 static void end(struct formatter *formatter, uint64_t time, uint64_t number)
 {
-	if (formatter->timestamps)
-		output_printf(formatter->output, ",{%" PRIu64 ",%" PRIu64 "}", time, number);
+	stamp(formatter, time, number);
 	output_text(formatter->output, "}\n");
 }
 
@@ -248,6 +261,14 @@ static void function_tuple(struct formatter *formatter, const struct trace_event
 	source_end(output, where, line ? (int)line : where->line);
 }
 
+static void arity_end(struct output *output, const struct place *where)
+{
+	if (where->arity >= 0)
+		output_printf(output, ",%d}", where->arity);
+	else
+		output_text(output, ",'_'}");
+}
+
 /* {M,F,Arity}: hooked calls, as trace(3) has them where arguments were not kept. */
 static void call_tuple_tagged(struct formatter *formatter, const struct trace_event *event, const char *tag, uint32_t slot)
 {
@@ -255,10 +276,7 @@ static void call_tuple_tagged(struct formatter *formatter, const struct trace_ev
 	struct output *output = begin_process(formatter, event->process, tag);
 	output_byte(output, ',');
 	module_function(output, where);
-	if (where->arity >= 0)
-		output_printf(output, ",%d}", where->arity);
-	else
-		output_text(output, ",'_'}");
+	arity_end(output, where);
 }
 
 static void call_tuple(struct formatter *formatter, const struct trace_event *event, uint32_t slot)
@@ -326,8 +344,9 @@ static void erlang_return_to(struct formatter *formatter, const struct trace_eve
 	EVENT_FIELDS(&event->view, RETURN_TO, to);
 	struct output *output = begin_process(formatter, event->process, "return_to");
 	output_byte(output, ',');
-	module_function(output, names_caller(formatter->names, event->process->image, to.address, event->view.tick, 0));
-	output_text(output, ",'_'}");
+	const struct place *where = names_caller(formatter->names, event->process->image, to.address, event->view.tick, PLACE_ARITY);
+	module_function(output, where);
+	arity_end(output, where);
 }
 
 /* {call_time, [{Pid, N, S, Us}]}, and call_memory alike: what is behind Pid and N is the caller's. */
@@ -398,8 +417,15 @@ static void spawn_mfa(struct formatter *formatter, const struct trace_event *eve
 	}
 	const struct place *where =
 		caller ? names_caller(formatter->names, event->process->image, caller, event->view.tick, 0) : NULL;
+	/* A child does not know who called fork: its program, mostly. */
+	struct trace_text own = base_name(event->process->image->file);
 	output_byte(output, '{');
-	atom(output, where ? where->module : "undefined");
+	if (where)
+		atom(output, where->module);
+	else if (own.length)
+		atom_bytes(output, own);
+	else
+		output_text(output, "undefined");
 	output_byte(output, ',');
 	atom(output, names_birth(how));
 	output_text(output, ",[]}");
@@ -422,12 +448,12 @@ static void erlang_spawned(struct formatter *formatter, const struct trace_event
 {
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
 	numbers_spawned(formatter->trace, event, &spawned);
-	static const struct trace_text none;
 	struct output *output = begin_process(formatter, event->process, "spawned");
 	output_byte(output, ',');
 	pid_term(output, spawned.parent_pid, spawned.parent_tid, 0);
 	output_byte(output, ',');
-	spawn_mfa(formatter, event, spawned.how, spawned.routine, spawned.argument, 0, none, none);
+	spawn_mfa(formatter, event, spawned.how, spawned.routine, spawned.argument, spawned.caller, text_field(&event->view, "file"),
+		  text_field(&event->view, "argv"));
 }
 
 static void erlang_exec(struct formatter *formatter, const struct trace_event *event)
@@ -531,10 +557,28 @@ static void message_term(struct output *output, struct trace_text message, uint6
 	output_printf(output, ",%" PRIu64 "}", bytes);
 }
 
+/* What a process sends its port receives, and the port sends what it receives. */
+static void erlang_port_message(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, SEND, sent);
+	int sends = event->view.id == LORG_EVENT_RECEIVE;
+	struct output *output = begin_port(formatter, event, sent.object, sent.generation, sends ? "send" : "receive");
+	output_byte(output, ',');
+	message_term(output, text_field(&event->view, "message"), sent.bytes, sent.flags);
+	if (!sends)
+		return;
+	output_byte(output, ',');
+	pid_term(output, event->process->pid, event->process->tid, event->process->runtime_process);
+}
+
 static void erlang_message(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, SEND, sent);
 	int is_receive = event->view.id == LORG_EVENT_RECEIVE;
+	if (event->side == SIDE_PORT) {
+		erlang_port_message(formatter, event);
+		return;
+	}
 	struct output *output = begin_process(formatter, event->process, event->view.description->name);
 	output_byte(output, ',');
 	message_term(output, text_field(&event->view, "message"), sent.bytes, sent.flags);
@@ -583,6 +627,8 @@ static void owner_term(struct formatter *formatter, const struct trace_event *ev
 static struct output *link_message(struct formatter *formatter, const struct trace_event *event, uint32_t id, uint32_t gate)
 {
 	uint32_t asked = formatter->trace->asked ? formatter->trace->asked : UINT32_MAX;
+	if (event->side != SIDE_BOTH)
+		asked = event->side == SIDE_PROCESS ? LORG_GATE_PROCESS : LORG_GATE_PORT;
 	if (!(asked & gate) || (formatter->shown && !formatter->shown[id]))
 		return NULL;
 	if (formatter->messages++)
@@ -742,6 +788,85 @@ static void erlang_fields(struct formatter *formatter, const struct trace_event 
 	output_byte(output, ']');
 }
 
+/* ---- system events: {monitor, Pid or Port, Event, Info}, which have no time stamps ---- */
+
+static void heap_sizes(struct output *output, struct trace_text terms)
+{
+	struct lorg_monitor_heap heap = {0};
+	memcpy(&heap, terms.bytes, terms.length < sizeof heap ? terms.length : sizeof heap);
+	output_printf(output, "{heap_size,%" PRIu64 "},{heap_block_size,%" PRIu64 "},{mbuf_size,%" PRIu64 "},{stack_size,%" PRIu64
+		      "},{old_heap_size,%" PRIu64 "},{old_heap_block_size,%" PRIu64 "}",
+		      heap.heap_size, heap.heap_block_size, heap.mbuf_size, heap.stack_size, heap.old_heap_size,
+		      heap.old_heap_block_size);
+}
+
+static void location(struct formatter *formatter, const char *name, uint32_t hook)
+{
+	output_printf(formatter->output, ",{%s,", name);
+	if (hook == UINT32_MAX)
+		output_text(formatter->output, "undefined");
+	else
+		mfa_hook(formatter, hook);
+	output_byte(formatter->output, '}');
+}
+
+static const char *port_operation(const struct trace_hook *hook)
+{
+	if (!hook)
+		return "timeout";
+	return strstr(hook->name, "recv") || strstr(hook->name, "read") || strstr(hook->name, "receive") ? "input" : "output";
+}
+
+static void schedule_info(struct formatter *formatter, uint64_t ms, const struct lorg_monitor_schedule *about)
+{
+	output_printf(formatter->output, "[{timeout,%" PRIu64 "}", ms);
+	if (about->as_port) {
+		output_printf(formatter->output, ",{port_op,%s}]", port_operation(trace_hook(formatter->trace, about->out_hook)));
+		return;
+	}
+	location(formatter, "in", about->in_hook);
+	location(formatter, "out", about->out_hook);
+	output_byte(formatter->output, ']');
+}
+
+static void erlang_monitor(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, LONG_GC, told);
+	struct output *output = formatter->output;
+	struct trace_text terms = text_field(&event->view, "terms");
+	struct lorg_monitor_schedule about = {.in_hook = UINT32_MAX, .out_hook = UINT32_MAX};
+	memcpy(&about, terms.bytes, terms.length < sizeof about ? terms.length : sizeof about);
+	uint32_t id = event->view.id, fd = (uint32_t)told.object, generation = (uint32_t)(told.object >> 32) & INT32_MAX;
+	int as_port = terms.length == sizeof about && about.as_port;
+	output_text(output, "{monitor,");
+	if (as_port)
+		port_term(output, event, fd, generation);
+	else
+		pid_term(output, event->process->pid, event->process->tid, event->process->runtime_process);
+	output_printf(output, ",%s,", event_tag(&event->view));
+	switch (id) {
+	case LORG_EVENT_LONG_GC:
+		output_printf(output, "[{timeout,%" PRIu64 "},", told.value);
+		heap_sizes(output, terms);
+		output_byte(output, ']');
+		break;
+	case LORG_EVENT_LARGE_HEAP:
+		output_byte(output, '[');
+		heap_sizes(output, terms);
+		output_byte(output, ']');
+		break;
+	case LORG_EVENT_LONG_SCHEDULE: schedule_info(formatter, told.value, &about); break;
+	case LORG_EVENT_LONG_MESSAGE_QUEUE: output_text(output, told.value ? "true" : "false"); break;
+	default: port_term(output, event, fd, generation); break;
+	}
+	output_text(output, "}\n");
+}
+
+static int is_monitor(uint32_t id)
+{
+	return id >= LORG_EVENT_LONG_GC && id <= LORG_EVENT_BUSY_DIST_PORT;
+}
+
 static void event_tuple(struct formatter *formatter, const struct trace_event *event)
 {
 	const struct event_view *view = &event->view;
@@ -818,6 +943,11 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 
 void format_erlang(struct formatter *formatter, const struct trace_event *event)
 {
+	if (is_monitor(event->view.id)) {
+		formatter->messages = 1;
+		erlang_monitor(formatter, event);
+		return;
+	}
 	formatter->messages = event->view.id != LORG_EVENT_OPEN && event->view.id != LORG_EVENT_CLOSED;
 	event_tuple(formatter, event);
 	if (formatter->messages)

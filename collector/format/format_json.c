@@ -205,16 +205,21 @@ static void key_ending(struct json *json, int32_t status)
 
 /* ---- events ------------------------------------------------------------ */
 
+static void key_arity(struct json *json, const struct place *where)
+{
+	json_key(json, "arity");
+	if (where->arity >= 0)
+		json_number(json, (uint64_t)where->arity);
+	else
+		json_null(json);
+}
+
 static void json_function(struct formatter *formatter, const struct trace_event *event, uint32_t slot, uint32_t line)
 {
 	const struct trace_image *image = event->process->image;
 	const struct place *where = names_function(formatter->names, image, slot, event->view.effective);
 	keys_place(formatter->json, where, line);
-	json_key(formatter->json, "arity");
-	if (where->arity >= 0)
-		json_number(formatter->json, (uint64_t)where->arity);
-	else
-		json_null(formatter->json);
+	key_arity(formatter->json, where);
 }
 
 /* What {message, V} of a match specification has added. */
@@ -270,9 +275,10 @@ static void json_return_from(struct formatter *formatter, const struct trace_eve
 static void json_return_to(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, RETURN_TO, to);
-	keys_place(formatter->json, names_caller(formatter->names, event->process->image, to.address, event->view.tick, 1), 0);
-	json_key(formatter->json, "arity");
-	json_null(formatter->json);
+	const struct place *where =
+		names_caller(formatter->names, event->process->image, to.address, event->view.tick, PLACE_LINE | PLACE_ARITY);
+	keys_place(formatter->json, where, 0);
+	key_arity(formatter->json, where);
 }
 
 static void json_exception_from(struct formatter *formatter, const struct trace_event *event)
@@ -358,8 +364,13 @@ static void json_spawned(struct formatter *formatter, const struct trace_event *
 {
 	EVENT_FIELDS(&event->view, SPAWNED, spawned);
 	numbers_spawned(formatter->trace, event, &spawned);
+	struct trace_text file = text_field(&event->view, "file");
 	key_text(formatter->json, "how", names_birth(spawned.how));
 	key_process(formatter->json, "parent", spawned.parent_pid, spawned.parent_tid, 0);
+	if (file.length) {
+		key_bytes(formatter->json, "file", file);
+		key_arguments(formatter->json, "argv", text_field(&event->view, "argv"));
+	}
 	if (spawned.routine)
 		key_location(formatter, "entry",
 			     names_address(formatter->names, event->process->image, spawned.routine, event->view.tick, 0));
@@ -570,6 +581,28 @@ static void key_on(struct formatter *formatter, uint32_t hook, uint64_t object)
 	key_text(formatter->json, "on", text);
 }
 
+/* System events (system/3): "timeout" in ms, "heap" in words, "queue" 1 or 0 (long, or no more), "port" where one is concerned. */
+static void json_monitor(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, LONG_GC, told);
+	struct trace_text terms = text_field(&event->view, "terms");
+	struct lorg_monitor_schedule about = {.in_hook = UINT32_MAX, .out_hook = UINT32_MAX};
+	const char *value = "timeout";
+	memcpy(&about, terms.bytes, terms.length < sizeof about ? terms.length : sizeof about);
+	if (event->view.id == LORG_EVENT_LARGE_HEAP)
+		value = "heap";
+	else if (event->view.id == LORG_EVENT_LONG_MESSAGE_QUEUE)
+		value = "queue";
+	if (event->view.id != LORG_EVENT_BUSY_PORT && event->view.id != LORG_EVENT_BUSY_DIST_PORT)
+		key_number(formatter->json, value, told.value);
+	if (event->view.id == LORG_EVENT_LONG_SCHEDULE && about.in_hook != UINT32_MAX)
+		key_hook(formatter, "in", about.in_hook);
+	if (event->view.id == LORG_EVENT_LONG_SCHEDULE && about.out_hook != UINT32_MAX)
+		key_hook(formatter, "out", about.out_hook);
+	if (told.object != LORG_MONITOR_NO_PORT)
+		keys_port(formatter, event, (uint32_t)told.object, (uint32_t)(told.object >> 32) & INT32_MAX, (struct trace_text){NULL, 0});
+}
+
 static void json_out(struct formatter *formatter, const struct trace_event *event)
 {
 	EVENT_FIELDS(&event->view, OUT, out);
@@ -717,6 +750,12 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 	case LORG_EVENT_IN: json_in(formatter, event); break;
 	case LORG_EVENT_PORT_IN:
 	case LORG_EVENT_PORT_OUT: json_port_command(formatter, event); break;
+	case LORG_EVENT_LONG_GC:
+	case LORG_EVENT_LONG_MESSAGE_QUEUE:
+	case LORG_EVENT_LONG_SCHEDULE:
+	case LORG_EVENT_LARGE_HEAP:
+	case LORG_EVENT_BUSY_PORT:
+	case LORG_EVENT_BUSY_DIST_PORT: json_monitor(formatter, event); break;
 	case LORG_EVENT_OPEN_CALL: json_open_call(formatter, event); break;
 	case LORG_EVENT_GAP: json_gap(formatter, event); break;
 	case LORG_EVENT_LOST: json_lost(formatter, event); break;
@@ -731,7 +770,7 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 
 void format_json(struct formatter *formatter, const struct trace_event *event)
 {
-	always(formatter, event_tag(&event->view), event->process, event->time, event->hlc, event->session);
+	always(formatter, event_side_tag(event), event->process, event->time, event->hlc, event->session);
 	event_keys(formatter, event);
 	json_end(formatter->json);
 	json_end_line(formatter->json);

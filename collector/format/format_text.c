@@ -779,7 +779,7 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 
 void format_text(struct formatter *formatter, const struct trace_event *event)
 {
-	const char *tag = event_tag(&event->view);
+	const char *tag = event_side_tag(event);
 	head(formatter, event->time, event->process, tag);
 	details(formatter, tag);
 	event_details(formatter, event);

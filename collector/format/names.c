@@ -4,6 +4,8 @@
 
 #include <lorg/plan.h>
 
+#include "collector/value/prototype.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,7 +28,7 @@ struct named_function {
 struct cached_address {
 	const struct trace_module *module;
 	uint64_t address;
-	int line_known;
+	int line_known, arity_known;
 	struct place place;
 	char buffer[32];
 };
@@ -34,6 +36,7 @@ struct cached_address {
 struct names {
 	const struct trace *trace;
 	struct symbols *symbols;
+	struct prototypes *prototypes; /* the shipped ones; NULL: not needed yet */
 	struct symbol_file **files;        /* by number of the module */
 	struct named_function **functions; /* by number of the function */
 	struct named_function **hooked;    /* by number of the hooked function */
@@ -61,10 +64,8 @@ struct names *names_new(const struct trace *trace)
 	return names;
 }
 
-void names_free(struct names *names)
+static void forget_functions(struct names *names)
 {
-	if (!names)
-		return;
 	for (unsigned i = 0; i < names->function_room; i++) {
 		if (!names->functions[i])
 			continue;
@@ -82,9 +83,28 @@ void names_free(struct names *names)
 	}
 	free(names->hooked);
 	free(names->functions);
+	names->hooked = names->functions = NULL;
+	names->hooked_room = names->function_room = 0;
+}
+
+void names_free(struct names *names)
+{
+	if (!names)
+		return;
+	forget_functions(names);
 	free(names->files);
 	symbols_free(names->symbols);
+	prototypes_free(names->prototypes);
 	free(names);
+}
+
+void names_bind(struct names *names, const struct trace *trace)
+{
+	forget_functions(names);
+	if (names->files)
+		memset(names->files, 0, names->file_room * sizeof *names->files);
+	memset(names->cache, 0, sizeof names->cache);
+	names->trace = trace;
 }
 
 struct symbols *names_symbols(struct names *names)
@@ -150,8 +170,24 @@ static void resolve_line(struct names *names, struct cached_address *cached)
 	}
 }
 
-const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
-				  int want_line)
+static void resolve_arity(struct names *names, struct cached_address *cached)
+{
+	struct symbol_file *file = file_of(names, cached->module);
+	struct place *place = &cached->place;
+	char *error = NULL;
+	cached->arity_known = 1;
+	if (!names->prototypes)
+		names->prototypes = prototypes_read(NULL, &error);
+	free(error);
+	const struct value_prototype *prototype =
+		names->prototypes && place->named ? prototype_find(names->prototypes, place->module, place->raw_name) : NULL;
+	if (prototype)
+		place->arity = (int)prototype->parameter_count;
+	else if (file)
+		place->arity = symbols_arity(names->symbols, file, cached->address - cached->module->base);
+}
+
+const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want)
 {
 	const struct trace_module *module = trace_module(names->trace, image, address, tick);
 	struct cached_address *cached = &names->nowhere;
@@ -165,18 +201,19 @@ const struct place *names_address(struct names *names, const struct trace_image 
 	if (cached->module != module || cached->address != address) {
 		cached->module = module;
 		cached->address = address;
-		cached->line_known = 0;
+		cached->line_known = cached->arity_known = 0;
 		resolve(names, cached);
 	}
-	if (want_line && !cached->line_known)
+	if ((want & PLACE_LINE) && !cached->line_known)
 		resolve_line(names, cached);
+	if ((want & PLACE_ARITY) && !cached->arity_known)
+		resolve_arity(names, cached);
 	return &cached->place;
 }
 
-const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
-				 int want_line)
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want)
 {
-	const struct place *call = names_address(names, image, address - 1, tick, want_line);
+	const struct place *call = names_address(names, image, address - 1, tick, want);
 	if (!call->named)
 		return names_address(names, image, address, tick, 0);
 	names->caller = *call;
@@ -528,4 +565,18 @@ const char *event_tag(const struct event_view *view)
 	case LORG_EVENT_PORT_OUT: return "out";
 	default: return view->description->name;
 	}
+}
+
+const char *event_side_tag(const struct trace_event *event)
+{
+	uint32_t id = event->view.id;
+	if (event->side == SIDE_PROCESS && id == LORG_EVENT_OPEN)
+		return "link";
+	if (event->side == SIDE_PROCESS && id == LORG_EVENT_CLOSED)
+		return "getting_unlinked";
+	if (event->side == SIDE_PORT && id == LORG_EVENT_SEND)
+		return "port_receive";
+	if (event->side == SIDE_PORT && id == LORG_EVENT_RECEIVE)
+		return "port_send";
+	return event_tag(&event->view);
 }

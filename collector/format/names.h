@@ -15,6 +15,11 @@ struct names;
 
 struct names *names_new(const struct trace *trace);
 void names_free(struct names *names);
+/*
+ * Names of another trace from now on, or of the same with other numbers; symbols that were read stay. What was returned
+ * before is no longer valid.
+ */
+void names_bind(struct names *names, const struct trace *trace);
 struct symbols *names_symbols(struct names *names);
 
 /* Where an address is. */
@@ -26,16 +31,17 @@ struct place {
 	int line;             /* 0 unknown */
 	uint64_t offset;      /* from the function's start */
 	int named;            /* 1: function is a name */
-	int arity;            /* -1 unknown; of names_function() alone */
+	int arity;            /* -1 unknown, or (of an address) not asked for */
 };
 
-/* An address in an image at a tick. want_line: also source and line. Valid until the next call. */
-const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
-				  int want_line);
+/* What else is asked of an address. */
+enum { PLACE_LINE = 1 /* source and line */, PLACE_ARITY = 2 /* of its function: shipped prototypes, else debug information */ };
+
+/* An address in an image at a tick. want: PLACE_* bits. Valid until the next call. */
+const struct place *names_address(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want);
 
 /* A return address: the place of the call before it. A call may be the last instruction of its function. */
-const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick,
-				 int want_line);
+const struct place *names_caller(struct names *names, const struct trace_image *image, uint64_t address, uint64_t tick, int want);
 
 /* The function in a slot; never NULL: an untold slot is named by its number. Valid until the next call. */
 const struct place *names_function(struct names *names, const struct trace_image *image, uint32_t slot, uint64_t tick);
@@ -88,5 +94,7 @@ void event_exit(const struct trace_event *event, struct lorg_event_EXIT *gone);
 
 /* The tag under which an event is printed. */
 const char *event_tag(const struct event_view *view);
+/* The same as the side has it that it is told of: what a process sends, its port receives. */
+const char *event_side_tag(const struct trace_event *event);
 
 #endif

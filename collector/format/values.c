@@ -25,14 +25,24 @@ static const char *code_name(void *pointer, uint64_t address)
 	return text;
 }
 
+static const char *arity_text(const struct place *place, char text[16])
+{
+	if (place->arity < 0)
+		return "'_'";
+	snprintf(text, 16, "%d", place->arity);
+	return text;
+}
+
 static const char *code_mfa(void *pointer, uint64_t address)
 {
 	static char text[1024];
 	const struct values_context *context = pointer;
-	const struct place *place = names_address(context->formatter->names, context->image, address, context->tick, 0);
+	const struct place *place = names_address(context->formatter->names, context->image, address, context->tick, PLACE_ARITY);
 	char *module = lorg_atom_quoted(place->module, strlen(place->module));
 	char *function = lorg_atom_quoted(place->function, strlen(place->function));
-	int whole = module && function && snprintf(text, sizeof text, "{%s,%s,'_'}", module, function) < (int)sizeof text;
+	char arity[16];
+	int whole = module && function &&
+		    snprintf(text, sizeof text, "{%s,%s,%s}", module, function, arity_text(place, arity)) < (int)sizeof text;
 	free(module);
 	free(function);
 	return whole ? text : NULL;
@@ -55,10 +65,11 @@ static const char *code_line(void *pointer, uint64_t address)
 {
 	static char text[3072];
 	const struct values_context *context = pointer;
-	const struct place *place = names_address(context->formatter->names, context->image, address, context->tick, 1);
+	const struct place *place =
+		names_address(context->formatter->names, context->image, address, context->tick, PLACE_LINE | PLACE_ARITY);
 	char *module = lorg_atom_quoted(place->module, strlen(place->module));
 	char *function = lorg_atom_quoted(place->function, strlen(place->function));
-	char file[1024];
+	char file[1024], arity[16];
 	size_t length = 0;
 	for (const char *at = place->source; at && *at && length + 2 < sizeof file; at++) {
 		if (*at == '"' || *at == '\\')
@@ -67,8 +78,9 @@ static const char *code_line(void *pointer, uint64_t address)
 	}
 	file[length] = 0;
 	int size = !module || !function ? -1
-		   : place->source	? snprintf(text, sizeof text, "{%s,%s,'_',{\"%s\",%d}}", module, function, file, place->line)
-					: snprintf(text, sizeof text, "{%s,%s,'_',undefined}", module, function);
+		   : place->source ? snprintf(text, sizeof text, "{%s,%s,%s,{\"%s\",%d}}", module, function, arity_text(place, arity), file,
+						place->line)
+				   : snprintf(text, sizeof text, "{%s,%s,%s,undefined}", module, function, arity_text(place, arity));
 	free(module);
 	free(function);
 	return size > 0 && size < (int)sizeof text ? text : NULL;

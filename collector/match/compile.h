@@ -83,6 +83,8 @@ struct match_names {
 	 * in any case is a defect. The program is no good but for what it needs.
 	 */
 	bool any;
+	/* True where a word that is no parameter can be no atom of its values either: mistyped. `why` says what there is. */
+	bool (*mistyped)(void *owner, const char *name, char *why, size_t size);
 };
 
 struct match_options {

@@ -38,6 +38,7 @@ struct parser {
 	const char *next;  /* behind it */
 	const char *end;
 	uint32_t depth;
+	uint32_t inside; /* brackets of tuples, lists, maps and calls that are open */
 };
 
 /*
@@ -498,6 +499,7 @@ static bool parse_parts(struct parser *parser, const char *close, const char *ba
 	advance(parser, true);
 	if (is(parser, close))
 		return true;
+	parser->inside++;
 	for (;;) {
 		if (!add_part(parser, parts, value_of(parser, parse_expression(parser, 0))))
 			return false;
@@ -507,8 +509,10 @@ static bool parse_parts(struct parser *parser, const char *close, const char *ba
 			advance(parser, true);
 			continue;
 		}
-		if (is(parser, close) || (bar && is(parser, bar)))
+		if (is(parser, close) || (bar && is(parser, bar))) {
+			parser->inside--;
 			return true;
+		}
 		if (!is(parser, ","))
 			return refuse(parser, "separate with commas and close the bracket", close), false;
 		advance(parser, true);
@@ -634,6 +638,11 @@ static struct operand parse_word(struct parser *parser)
 			return any_place(parser, place);
 		defect(compilation, place, "as an atom it is written in quotes: '...'", "'%s' is a reserved word", name);
 		parser->token = TOKEN_BAD;
+		return bad();
+	}
+	char why[256];
+	if (!parser->inside && names && names->mistyped && names->mistyped(names->owner, name, why, sizeof why)) {
+		defect(compilation, place, "name one of them, or quote an atom: '...'", "%s: %s", name, why);
 		return bad();
 	}
 	return value_of_expression(expression_literal(compilation, place, lorg_atom_text(compilation->terms, name)));

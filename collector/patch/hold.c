@@ -190,7 +190,7 @@ static int stop_all(struct hold *hold)
 /* ---- system calls that an interruption ends ----------------------------------- */
 
 /* They give EINTR where others go on by themselves (signal(7)). */
-static int ends_when_held(uint64_t number)
+int hold_ends_call(uint64_t number)
 {
 	switch (number) {
 	case SYS_epoll_wait:
@@ -223,7 +223,7 @@ static void take_up_call(struct hold *hold, struct held *thread)
 {
 	struct user_regs_struct *registers = &thread->registers;
 	if (thread->gone || !thread->stopped || (int64_t)registers->orig_rax < 0 || (int64_t)registers->rax != -EINTR ||
-	    !ends_when_held(registers->orig_rax) || signal_is_due(hold->pid, thread))
+	    !hold_ends_call(registers->orig_rax) || signal_is_due(hold->pid, thread))
 		return;
 	struct user_regs_struct again = *registers;
 	again.rip -= SYSCALL_LENGTH;

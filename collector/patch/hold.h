@@ -45,6 +45,9 @@ struct hold {
 int hold_threads(pid_t pid, uint64_t limit_ns, void (*work)(void *context, struct hold *hold), void *context, int *error,
 		 const char **why);
 
+/* System calls that give EINTR where others go on by themselves once a thread that was stopped goes on (signal(7)). */
+int hold_ends_call(uint64_t number);
+
 /* In work: the thread goes on at `address`. */
 int hold_move(struct held *thread, uint64_t address);
 

@@ -13,7 +13,7 @@
 #include "collector/patch/frames.h"
 #include "collector/patch/hold.h"
 
-enum { SLOTS_MAXIMUM = 1 << 18 };
+enum { SLOTS_MAXIMUM = 1 << 18, SLOTS_AT_ONCE = 128 };
 
 /* One entry or slot that is not as it should be. */
 struct work {
@@ -52,6 +52,8 @@ static const struct lorg_plan_function *function_of(const struct patch_plan *pla
 
 static int is_on(const struct patch_plan *plan, uint32_t index)
 {
+	if (plan->none)
+		return 0;
 	struct lorg_function_control *functions = (struct lorg_function_control *)((char *)plan->control + plan->control->functions);
 	return __atomic_load_n(&functions[index].gate, __ATOMIC_RELAXED) != 0;
 }
@@ -98,15 +100,14 @@ static int add_work(struct switching *switching, const struct work *work)
 	return 0;
 }
 
-static void consider_entry(struct switching *switching, const struct lorg_placement *placement, uint32_t index)
+static void consider_entry(struct switching *switching, const struct lorg_placement *placement, uint32_t index, uint8_t mark)
 {
 	const struct lorg_plan_function *function = function_of(switching->plan, index);
 	uint64_t thunk = placement->stubs + switching->plan->stub_at[index];
-	uint8_t mark = 0, patch[LORG_TAKEN_MAXIMUM], original[LORG_TAKEN_MAXIMUM];
+	uint8_t patch[LORG_TAKEN_MAXIMUM], original[LORG_TAKEN_MAXIMUM];
 	struct work work = {.at = placement->base + function->offset + function->skip, .taken = function->taken};
-	if (!(function->flags & LORG_PLAN_CODE) || !lorg_patch_bytes(patch, work.at, work.taken, thunk) ||
-	    peek(switching->memory, placement->marks + index, &mark, 1) || !(mark & LORG_STUB_CODE) ||
-	    peek(switching->memory, work.at, work.now, work.taken))
+	if (!(function->flags & LORG_PLAN_CODE) || !(mark & LORG_STUB_CODE) ||
+	    !lorg_patch_bytes(patch, work.at, work.taken, thunk) || peek(switching->memory, work.at, work.now, work.taken))
 		return;
 	for (uint32_t i = 0; i < work.taken; i++)
 		original[i] = lorg_original_byte(function, i);
@@ -130,10 +131,12 @@ static void consider_entry(struct switching *switching, const struct lorg_placem
 static void consider_entries(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions,
 			     uint32_t count)
 {
-	if (!placement->stubs || !placement->marks)
-		return;
-	for (uint32_t i = 0; i < count; i++)
-		consider_entry(switching, placement, functions ? functions[i] : i);
+	const uint32_t all = switching->plan->plan->function_count;
+	uint8_t *marks = placement->stubs && placement->marks ? malloc(all + 1ul) : NULL;
+	if (marks && peek(switching->memory, placement->marks, marks, all) == 0)
+		for (uint32_t i = 0; i < count; i++)
+			consider_entry(switching, placement, functions ? functions[i] : i, marks[functions ? functions[i] : i]);
+	free(marks);
 }
 
 /* ---- slots ----------------------------------------------------------------------- */
@@ -154,11 +157,12 @@ static int is_asked_for(const uint32_t *functions, uint32_t count, uint32_t inde
 
 static void consider_slot(struct switching *switching, const struct lorg_slot_change *change)
 {
-	uint32_t on = (uint32_t)is_on(switching->plan, change->function);
+	uint32_t on = (uint32_t)is_on(switching->plan, change->function) |
+		      (uint32_t)(change->also && is_on(switching->plan, change->also - 1));
 	uint64_t now, then = on ? change->thunk : change->original;
 	struct work work = {.at = change->address, .taken = sizeof now, .on = on};
 	if (change->address % 8 || peek(switching->memory, change->address, &now, sizeof now) || now == then ||
-	    (now != change->thunk && now != change->original))
+	    (now != change->thunk && (!on || (now != change->original && (!change->unbound || now != change->unbound)))))
 		return;
 	memcpy(work.now, &now, sizeof now);
 	memcpy(work.then, &then, sizeof then);
@@ -168,12 +172,17 @@ static void consider_slot(struct switching *switching, const struct lorg_slot_ch
 
 static void consider_slots(struct switching *switching, const struct lorg_placement *placement, const uint32_t *functions, uint32_t count)
 {
+	const uint32_t all = switching->plan->plan->function_count;
+	struct lorg_slot_change changes[SLOTS_AT_ONCE];
 	for (uint32_t i = 0; i < placement->slot_count && i < SLOTS_MAXIMUM; i++) {
-		struct lorg_slot_change change;
-		if (peek(switching->memory, placement->slots + i * sizeof change, &change, sizeof change))
+		uint32_t rest = placement->slot_count - i, at = i % SLOTS_AT_ONCE;
+		if (!at && peek(switching->memory, placement->slots + i * sizeof *changes, changes,
+				(rest < SLOTS_AT_ONCE ? rest : SLOTS_AT_ONCE) * sizeof *changes))
 			return;
-		if (change.plan_id == switching->plan->plan->plan_id && change.function < switching->plan->plan->function_count &&
-		    is_asked_for(functions, count, change.function))
+		const struct lorg_slot_change change = changes[at];
+		if (change.plan_id != switching->plan->plan->plan_id || change.function >= all || change.also > all)
+			continue;
+		if (is_asked_for(functions, count, change.function) || (change.also && is_asked_for(functions, count, change.also - 1)))
 			consider_slot(switching, &change);
 	}
 }
@@ -316,6 +325,27 @@ static void look_at_placements(struct switching *switching, uint64_t placements,
 		if (placement.state == LORG_PLACEMENT_PLACED)
 			consider_slots(switching, &placement, functions, count);
 	}
+}
+
+int patch_is_placed(pid_t pid, uint64_t placements, uint64_t plan_id, uint64_t base)
+{
+	struct lorg_placements head;
+	const size_t head_size = offsetof(struct lorg_placements, entry);
+	int memory = placements ? open_memory(pid) : -1, found = 0;
+	if (memory < 0)
+		return placements ? -1 : 0;
+	if (peek(memory, placements, &head, head_size) || head.magic != LORG_PLACEMENTS_MAGIC)
+		found = -1;
+	for (uint32_t i = 0; found == 0 && i < head.count && i < LORG_PLACEMENTS; i++) {
+		struct lorg_placement placement;
+		if (peek(memory, placements + head_size + i * sizeof placement, &placement, sizeof placement))
+			found = -1;
+		else if (placement.state == LORG_PLACEMENT_PLACED && placement.plan_id == plan_id &&
+			 (base == UINT64_MAX || placement.base == base))
+			found = 1;
+	}
+	close(memory);
+	return found;
 }
 
 int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, const uint32_t *functions, uint32_t count,

@@ -26,6 +26,7 @@ struct patch_plan {
 	const struct lorg_plan *plan; /* checked */
 	const uint32_t *stub_at;      /* of each function, from the first stub */
 	struct lorg_control *control; /* mapped; function_count functions */
+	int none; /* 1: nothing is hooked, whatever the gates say: the program is detached */
 };
 
 /* Sums of what was done. */
@@ -47,5 +48,11 @@ uint32_t *patch_stub_offsets(const struct lorg_plan *plan);
  */
 int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, const uint32_t *functions, uint32_t count,
 		struct patch_outcome *outcome);
+
+/*
+ * Whether the process says that stubs of the plan stand for a module at `base` (UINT64_MAX: at any). 1, 0, or -1: its memory
+ * cannot be read.
+ */
+int patch_is_placed(pid_t pid, uint64_t placements, uint64_t plan_id, uint64_t base);
 
 #endif

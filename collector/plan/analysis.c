@@ -2,6 +2,8 @@
 /* analysis.c: see analysis.h. */
 #include "collector/plan/analysis.h"
 
+#include <dwarf.h>
+#include <elfutils/libdw.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,6 +163,77 @@ void analysis_close(struct analysis *analysis)
 	free(analysis);
 }
 
+/* ---- who looks at its return address ------------------------------------ */
+
+enum { CODE_RBP = 6, CODE_RSP = 7 }; /* DWARF numbers */
+
+/* Where the return address is in this row of the unwind tables: displacement from rsp or rbp. 0: not told so. */
+static int return_slot(Dwarf_Frame *frame, int *base, int64_t *displacement)
+{
+	Dwarf_Op *operations = NULL;
+	size_t count = 0;
+	if (dwarf_frame_cfa(frame, &operations, &count) != 0 || count != 1)
+		return 0;
+	int is_wide = operations->atom == DW_OP_bregx;
+	*base = is_wide ? (int)operations->number : operations->atom - DW_OP_breg0;
+	*displacement = (int64_t)(is_wide ? operations->number2 : operations->number) - 8;
+	return *base == CODE_RSP || (*base == CODE_RBP && *displacement == 8);
+}
+
+/*
+ * Whether an instruction reads or writes 64 bits there: mov, cmp and push, what compilers use for
+ * __builtin_return_address(0). Bytes that only look like one cost a function its returns, nothing else.
+ */
+static int touches(const uint8_t *bytes, size_t length, int base, int64_t displacement)
+{
+	for (size_t i = 0; i + 2 < length; i++) {
+		int is_push = bytes[i] == 0xff && (bytes[i + 1] & 0x38) == 0x30;
+		int is_move = (bytes[i] == 0x8b || bytes[i] == 0x89 || bytes[i] == 0x3b || bytes[i] == 0x39) && i &&
+			      (bytes[i - 1] == 0x48 || bytes[i - 1] == 0x4c);
+		unsigned mode = bytes[i + 1] >> 6;
+		size_t at = i + 2;
+		if ((!is_push && !is_move) || (bytes[i + 1] & 7) != (base == CODE_RSP ? 4 : 5) || mode == 3)
+			continue;
+		if (base == CODE_RSP && bytes[at++] != 0x24)
+			continue;
+		int32_t wide = 0;
+		if (mode == 2 && at + 4 <= length)
+			memcpy(&wide, bytes + at, sizeof wide);
+		int64_t found = mode == 0 ? 0 : mode == 1 ? at < length ? (int8_t)bytes[at] : 0 : wide;
+		if (found == displacement && (base == CODE_RSP || mode != 0))
+			return 1;
+	}
+	return 0;
+}
+
+static int looks_at_return_address(const struct analysis *analysis, const struct function *function)
+{
+	Dwarf_Addr bias = 0;
+	Dwarf_CFI *table = dwfl_module_eh_cfi(analysis->object->dwfl_module, &bias);
+	size_t room;
+	const uint8_t *bytes = object_bytes(analysis->object, function->address, &room);
+	uint64_t away = analysis->object->bias - bias, size = function->size < room ? function->size : room;
+	int found = 0;
+	for (uint64_t at = 0; table && bytes && at < size && !found;) {
+		Dwarf_Frame *frame = NULL;
+		Dwarf_Addr start, end = 0;
+		int base;
+		int64_t displacement;
+		if (dwarf_cfi_addrframe(table, function->address + at + away, &frame) != 0)
+			break;
+		if (dwarf_frame_info(frame, &start, &end, NULL) >= 0 && end > function->address + at + away) {
+			uint64_t next = end - away - function->address < size ? end - away - function->address : size;
+			if (return_slot(frame, &base, &displacement))
+				found = touches(bytes + at, next - at, base, displacement);
+			at = next;
+		} else {
+			at = size;
+		}
+		free(frame);
+	}
+	return found;
+}
+
 /* ---- asking ------------------------------------------------------------ */
 
 const struct entry *analysis_entry(struct analysis *analysis, size_t function)
@@ -192,6 +265,8 @@ const char *analysis_entry_only(const struct analysis *analysis, size_t index)
 		return "other code runs on into it";
 	if (!function->name_count && (function->flags & FUNCTION_JUMPED_TO) && !(function->flags & FUNCTION_CALLED))
 		return "other code jumps to it, and nothing calls it: it may be a piece of another function";
+	if (looks_at_return_address(analysis, function))
+		return "it looks at its return address";
 	return NULL;
 }
 

@@ -2,6 +2,7 @@
 /* build.c: see build.h. */
 #include "collector/plan/build.h"
 
+#include "collector/plan/index.h"
 #include "collector/plan/match.h"
 
 #include <inttypes.h>
@@ -289,7 +290,8 @@ static uint32_t make_setting(struct building *building, struct asked *asked, uin
 	uint32_t next = 0;
 	for (uint32_t i = LATER_CALLERS; i > 0; i--) {
 		const struct plan_caller later = {.later = i};
-		setting.caller_low = setting.caller_high = UINT64_MAX; /* no call comes from there */
+		setting.caller_low = UINT64_MAX; /* no call comes from there */
+		setting.caller_high = LORG_CALLER_FREE;
 		setting.next = next;
 		next = add_setting(building, &setting, &later);
 		if (!next)
@@ -490,6 +492,11 @@ static void copy_entry(struct building *building, const struct entry *entry, str
 	function->taken = entry->taken;
 	function->code_length = entry->code_length;
 	function->fixup_count = entry->fixup_count;
+	function->moved_count = entry->moved_count;
+	for (unsigned i = 0; i < entry->moved_count; i++) {
+		function->moved[i].code = entry->moved[i].code;
+		function->moved[i].original = entry->moved[i].original;
+	}
 	function->code = (uint32_t)building->code.used;
 	area_add(&building->code, entry->code, entry->code_length);
 	for (unsigned i = 0; i < entry->fixup_count; i++) {
@@ -596,12 +603,60 @@ static void consider(struct building *building, size_t index)
 		       asked.local || entry->refusal == REFUSED_CHOSEN ? refusal_text(entry->refusal) : dynamic_only);
 }
 
+/* ---- whole modules ------------------------------------------------------- */
+
+/* One of the places of a function: at its entry, or through slots. Returns its number in the plan. */
+static uint32_t add_place(struct building *building, size_t index, const struct value_function *values, int by_code)
+{
+	struct analysis *analysis = building->request->analysis;
+	const struct function *source = &analysis->functions.list[index];
+	const uint32_t place = (uint32_t)(building->functions.used / sizeof(struct lorg_plan_function));
+	struct lorg_plan_function function = {
+		.offset = source->address,
+		.size = source->size > UINT32_MAX ? UINT32_MAX : (uint32_t)source->size,
+		.flags = analysis_flags(analysis, index) | values->flags | (by_code ? LORG_PLAN_CODE : LORG_PLAN_SLOTS),
+		.arity = values->arity,
+		.argument_count = values->argument_count,
+		.arguments = values->arguments,
+		.result = values->result ? values->result : unknown_result(building),
+		.name = by_code ? UINT32_MAX : dynamic_name(building, index),
+	};
+	const struct lorg_function_control control = {0};
+	if (by_code)
+		copy_entry(building, analysis_entry(analysis, index), &function);
+	area_add(&building->functions, &function, sizeof function);
+	area_add(&building->controls, &control, sizeof control);
+	building->built->by_code += (uint32_t)by_code;
+	building->built->by_slots += (uint32_t)!by_code;
+	return place;
+}
+
+/* Those that can be hooked in neither way stand in the index alone. */
+static void take_in(struct building *building, size_t index)
+{
+	struct analysis *analysis = building->request->analysis;
+	struct index_function *known = &building->request->index->functions[index];
+	const struct entry *entry = analysis_entry(analysis, index);
+	int exported = analysis_is_exported(analysis, index);
+	struct value_function values;
+	find_values(building, &analysis->functions.list[index], &values);
+	known->arity = values.arity;
+	known->refusal = (uint8_t)entry->refusal;
+	known->flags = analysis_flags(analysis, index) | values.flags;
+	if (!entry->refusal)
+		known->code = add_place(building, index, &values, 1);
+	if (exported)
+		known->slots = add_place(building, index, &values, 0);
+}
+
 /* ---- slots ------------------------------------------------------------- */
 
 /* Slots that may lead to a function of any module that is hooked through slots: by name. */
 static int is_slot_wanted(const struct building *building, const struct object_slot *slot)
 {
 	const struct build_request *request = building->request;
+	if (request->index)
+		return 1;
 	for (uint32_t i = 0; i < request->rule_count; i++) {
 		const struct rule *rule = &request->rules[i];
 		if (rule->kind < RULE_NOTRACE && pattern_matches_name(&rule->pattern, slot->name, slot->version, NULL))
@@ -732,11 +787,11 @@ int build_plan(const struct build_request *request, struct built *built)
 		built_free(built);
 		return -1;
 	}
-	if (rules_name_module(request->rules, request->rule_count, request->analysis->object)) {
+	if (request->index || rules_name_module(request->rules, request->rule_count, request->analysis->object)) {
 		open_source(&building);
 		for (size_t i = 0; i < request->analysis->functions.count; i++)
-			if (building.functions.used / sizeof(struct lorg_plan_function) < LORG_PLAN_FUNCTIONS)
-				consider(&building, i);
+			if (building.functions.used / sizeof(struct lorg_plan_function) + 1 < LORG_PLAN_FUNCTIONS)
+				request->index ? take_in(&building, i) : consider(&building, i);
 		value_source_close(building.source);
 	}
 	add_slots(&building);

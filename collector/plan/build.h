@@ -28,6 +28,7 @@ struct build_request {
 	/* For match specifications: where a function's code is, in any module. As code_ranges of match.h. */
 	void *code_owner;
 	int (*code_ranges)(void *owner, const char *module, const char *function, struct caller_range **ranges);
+	struct plan_index *index; /* not NULL: all functions, whatever the rules; where they stand in the plan is filled in */
 };
 
 /* One function that rules name, whether it is hooked or not. */

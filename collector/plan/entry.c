@@ -380,9 +380,14 @@ static enum refusal take_instructions(struct entry_context *context, const uint8
 		if (!cs_disasm_iter(context->capstone, &at, &left, &place, context->instruction))
 			return REFUSED_UNKNOWN_CODE;
 		first_length = first_length ? first_length : context->instruction->size;
+		uint8_t code = entry->code_length;
 		enum refusal refusal = move_instruction(&move, context->instruction);
 		if (refusal)
 			return refusal;
+		if (entry->code_length != code && entry->moved_count < LORG_MOVED_MAXIMUM) {
+			entry->moved[entry->moved_count].code = code;
+			entry->moved[entry->moved_count++].original = (uint8_t)(context->instruction->address - move.from);
+		}
 	}
 	size_t taken = place - move.from;
 	if (taken < PATCH) {

@@ -47,7 +47,10 @@ struct entry {
 	enum refusal refusal;
 	enum lorg_entry_kind kind;
 	uint8_t skip, taken;
-	uint8_t code_length, fixup_count;
+	uint8_t code_length, fixup_count, moved_count;
+	struct {
+		uint8_t code, original;
+	} moved[LORG_MOVED_MAXIMUM]; /* as in struct lorg_plan_function */
 	uint8_t original_length;
 	uint8_t original[16];
 	uint8_t code[LORG_ENTRY_MAXIMUM];

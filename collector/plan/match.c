@@ -2,9 +2,11 @@
 /* match.c: see match.h. */
 #include "collector/plan/match.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "collector/value/type.h"
 
@@ -69,6 +71,66 @@ static bool parameter(void *owner, const char *name, uint32_t *index)
 		return true;
 	}
 	return false;
+}
+
+/* Whether a value of the type may be, or hold, an atom of that name. */
+static bool may_be_atom(const struct compiling *compiling, const struct value_type *type, const char *name, unsigned nesting, unsigned *left)
+{
+	if (!type || nesting == 0 || *left == 0 || type->kind == VALUE_OTHER || type->kind == VALUE_VOID)
+		return !type || nesting == 0 || *left == 0; /* not known: it may */
+	(*left)--;
+	switch (type->kind) {
+	case VALUE_ENUM:
+		for (uint32_t i = 0; i < type->count; i++)
+			if (strcmp(type->enumerators[i].name, name) == 0)
+				return true;
+		return false;
+	case VALUE_POINTER: return may_be_atom(compiling, value_pointee(compiling->request->source, type), name, nesting - 1, left);
+	case VALUE_ARRAY: return may_be_atom(compiling, type->target, name, nesting - 1, left);
+	case VALUE_STRUCT:
+	case VALUE_UNION:
+		for (uint32_t i = 0; i < type->count; i++)
+			if (may_be_atom(compiling, type->members[i].type, name, nesting - 1, left))
+				return true;
+		return false;
+	default: return false;
+	}
+}
+
+static void list_parameters(const struct plan_match_request *request, char *why, size_t size)
+{
+	int length = snprintf(why, size, "no parameter of %s", request->names[0] ? request->names[0] : "the function");
+	for (uint32_t i = 0; i < LORG_CAPTURES && length > 0 && (size_t)length < size; i++) {
+		const char *known = value_argument_name(request->source, request->offset, request->names, i);
+		if (!known)
+			return;
+		length += snprintf(why + length, size - (size_t)length, "%s%s", i ? ", " : ": its parameters are ", known);
+	}
+}
+
+static bool mistyped(void *owner, const char *name, char *why, size_t size)
+{
+	enum { NESTING = 5, TYPES = 2000 };
+	const struct compiling *compiling = owner;
+	const struct plan_match_request *request = compiling->request;
+	static const char *const atoms[] = {"true", "false", "null", "undefined", "infinity"};
+	unsigned left = TYPES;
+	for (size_t i = 0; i < sizeof atoms / sizeof *atoms; i++)
+		if (strcmp(atoms[i], name) == 0)
+			return false;
+	/* Where one is not known by its name, the word may be meant for it. */
+	if (!value_argument_name(request->source, request->offset, request->names, 0))
+		return false;
+	for (uint32_t i = 0; i < LORG_CAPTURES; i++) {
+		const struct value_type *type = value_argument_type(request->source, request->offset, request->names, i);
+		if (!type)
+			break;
+		if (!value_argument_name(request->source, request->offset, request->names, i) ||
+		    may_be_atom(compiling, type, name, NESTING, &left))
+			return false;
+	}
+	list_parameters(request, why, size);
+	return true;
 }
 
 static bool parameter_type(void *owner, uint32_t index, struct match_type *described)
@@ -173,6 +235,7 @@ int plan_match_compile(const struct plan_match_request *request, struct plan_mat
 	if (request->source) {
 		names.parameter = parameter;
 		names.parameter_type = parameter_type;
+		names.mistyped = mistyped;
 		names.member = member;
 		names.element = element;
 	}
@@ -192,4 +255,75 @@ void plan_match_free(struct plan_match *match)
 	match_code_close(&match->code);
 	free(match->ranges);
 	match->ranges = NULL;
+}
+
+/* ---- conditions on single functions --------------------------------------------- */
+
+struct plan_source {
+	struct object *object;
+	struct value_source *source;
+	uint64_t bias; /* address in the file with debug information less address in the object */
+};
+
+static int open_as_seen(pid_t pid, const char *path)
+{
+	enum { FLAGS = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY };
+	char *seen;
+	int descriptor = -1;
+	if (pid && asprintf(&seen, "/proc/%d/root%s", (int)pid, path) >= 0) {
+		descriptor = open(seen, FLAGS);
+		free(seen);
+	}
+	return descriptor >= 0 ? descriptor : open(path, FLAGS);
+}
+
+struct plan_source *plan_source_open(pid_t pid, const char *path, const struct prototypes *prototypes)
+{
+	char why[OBJECT_WHY];
+	int descriptor = open_as_seen(pid, path);
+	struct plan_source *source = descriptor >= 0 ? calloc(1, sizeof *source) : NULL;
+	struct object *object = source ? object_open(path, descriptor, 1, why) : NULL;
+	if (!object) {
+		if (!source && descriptor >= 0)
+			close(descriptor);
+		free(source);
+		return NULL;
+	}
+	Dwarf_Addr bias = 0;
+	Dwarf *dwarf = dwfl_module_getdwarf(object->dwfl_module, &bias);
+	source->object = object;
+	source->bias = dwarf ? object->bias - bias : 0;
+	source->source = value_source_open(prototypes, dwarf, object->module);
+	return source;
+}
+
+void plan_source_close(struct plan_source *source)
+{
+	if (!source)
+		return;
+	value_source_close(source->source);
+	object_close(source->object);
+	free(source);
+}
+
+int plan_source_condition(struct plan_source *source, const char *text, uint64_t offset, const char *const *names, struct match_code *code,
+			  char *why, size_t size)
+{
+	const struct plan_match_request request = {
+		.text = text,
+		.is_condition = 1,
+		.source = source ? source->source : NULL,
+		.offset = offset + (source ? source->bias : 0),
+		.names = names,
+	};
+	struct plan_match match;
+	if (plan_match_compile(&request, &match)) {
+		snprintf(why, size, "condition: %s", match.why);
+		plan_match_free(&match);
+		return -1;
+	}
+	*code = match.code;
+	match.code = (struct match_code){0};
+	plan_match_free(&match);
+	return 0;
 }

@@ -32,4 +32,15 @@ struct plan_match {
 int plan_match_compile(const struct plan_match_request *request, struct plan_match *match);
 void plan_match_free(struct plan_match *match);
 
+/*
+ * What is known of the functions of one file, for conditions on single ones. pid: whose mount namespace the path is of; 0:
+ * ours. NULL: nothing; then there are no names of arguments.
+ */
+struct plan_source;
+struct plan_source *plan_source_open(pid_t pid, const char *path, const struct prototypes *prototypes);
+void plan_source_close(struct plan_source *source); /* NULL does nothing */
+/* Compiles a condition for the function at `offset`. 0, or -1 with `why`. source may be NULL. */
+int plan_source_condition(struct plan_source *source, const char *text, uint64_t offset, const char *const *names, struct match_code *code,
+			  char *why, size_t size);
+
 #endif

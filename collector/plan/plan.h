@@ -25,6 +25,7 @@
 #include <lorg/plan.h>
 
 struct planner;
+struct plan_index; /* index.h */
 struct rule;	   /* rule.h */
 struct prototypes; /* collector/value/value.h */
 
@@ -34,6 +35,12 @@ struct planner_settings {
 	int flags_matter; /* 1: processes' flags may be changed by match specifications: each call looks at them */
 	/* The program that is started: a file may have been called by the name of a link to it. NULL: none. The caller's. */
 	const char *program_path, *program_name;
+	/*
+	 * 1: plans hold all functions of their modules, and nothing is asked of them: gates are 0. A function that can be hooked
+	 * at its entry and through slots has two places in the plan, the first at its entry: two gates, two ids. Rules are not
+	 * looked at. planner_tell says nothing of their functions: those stand in the index.
+	 */
+	int whole_modules;
 };
 
 /* NULL: out of memory or descriptors (errno). */
@@ -104,6 +111,7 @@ struct plan_answer {
 	uint64_t plan_id;
 	const struct lorg_plan *plan; /* mapped read-only; the planner's */
 	struct plan_initial initial;
+	const struct plan_index *index; /* of whole modules; else NULL; the planner's */
 	/* Whatever the state, but PENDING: what of this module calls may come from (--called-from). */
 	const struct caller_range *callers;
 	uint32_t caller_count;

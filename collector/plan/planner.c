@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "collector/plan/build.h"
+#include "collector/plan/index.h"
 #include "collector/plan/plan.h"
 #include "collector/plan/rule.h"
 
@@ -43,6 +44,7 @@ struct planned {
 	int descriptor; /* -1: none */
 	const struct lorg_plan *plan;
 	struct built built;
+	struct plan_index *index; /* of whole modules */
 	/* The collector's. */
 	int told;
 };
@@ -99,6 +101,7 @@ static void planned_free(struct planned *planned)
 	if (planned->descriptor >= 0)
 		close(planned->descriptor);
 	built_free(&planned->built);
+	index_free(planned->index);
 	free(planned->ranges);
 	free(planned->module);
 	free(planned->path);
@@ -204,6 +207,8 @@ static int wants_functions(void *context, struct object *object)
 	const struct wish *wish = context;
 	const struct planner *planner = wish->planner;
 	object->alias = alias_of(planner, wish->planned->path);
+	if (planner->settings.whole_modules)
+		return 1;
 	for (uint32_t i = 0; i < planner->rule_count; i++)
 		if (planner->rules[i].kind != RULE_NOTRACE && pattern_names_object(&planner->rules[i].pattern, object))
 			return 1;
@@ -435,6 +440,11 @@ static enum plan_state make(struct planner *planner, struct planned *planned)
 	if (!analysis)
 		return PLAN_NONE;
 	planned->module = strdup(analysis->object->module);
+	if (planner->settings.whole_modules && !(planned->index = index_create(analysis))) {
+		analysis_close(analysis);
+		fail(planned, strerror(ENOMEM));
+		return PLAN_NONE;
+	}
 	struct caller_range *callers = NULL;
 	if (looks_at_callers(planner)) {
 		if (!planned->has_callers)
@@ -454,6 +464,7 @@ static enum plan_state make(struct planner *planner, struct planned *planned)
 		.flags_matter = planner->settings.flags_matter,
 		.code_owner = planner,
 		.code_ranges = code_ranges,
+		.index = planned->index,
 	};
 	int failed = build_plan(&request, &planned->built);
 	free(callers);
@@ -573,6 +584,7 @@ static void fill_answer(const struct planned *planned, struct plan_answer *answe
 	*answer = (struct plan_answer){.descriptor = -1,
 				       .callers = planned->ranges,
 				       .caller_count = planned->range_count,
+				       .index = planned->index,
 				       .why = planned->why[0] ? planned->why : NULL};
 	if (planned->state != PLAN_READY)
 		return;

@@ -53,7 +53,7 @@ const char *special_entry_only(const char *name)
  * functions that it calls: they know none but their own.
  */
 static const char *const machines[] = {"_ZN2v88internal", "_ZN2js3jit", "_ZN3JSC"};
-static const char *const machine_sonames[] = {"libjvm.so", "libcoreclr.so", "libmonosgen-2.0.so"};
+static const char *const machine_sonames[] = {"libjvm.so", "libcoreclr.so", "libmonosgen-2.0.so", "libguile", "libruby"};
 
 const char *special_machine(const char *name, const char *soname)
 {

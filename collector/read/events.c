@@ -294,6 +294,7 @@ void index_events(struct trace_index *index, struct trace_packet *packet)
 	uint64_t counts[LORG_EVENT_COMPACT_LAST + 1] = {0};
 	uint64_t seen = 0, shown = 0; /* shown: more than there are in the file */
 	uint32_t at = LORG_PACKET_HEAD, length = packet->length;
+	int is_shown = !(packet->holds & LORG_HOLDS_UNSHOWN);
 	struct event_view view;
 	while (at < length) {
 		uint32_t id = load32(start + at) & 31;
@@ -312,7 +313,8 @@ void index_events(struct trace_index *index, struct trace_packet *packet)
 		seen++;
 		if (status == EVENT_UNKNOWN)
 			continue;
-		shown += take_parts(trace, packet, &view) - 1;
+		if (is_shown)
+			shown += take_parts(trace, packet, &view) - 1;
 		if (view.id > LORG_EVENT_COMPACT_LAST && !index->finished)
 			take_event(index, packet->process, &view);
 	}
@@ -322,7 +324,7 @@ void index_events(struct trace_index *index, struct trace_packet *packet)
 	}
 	trace->processes[packet->process].event_count += seen;
 	trace->event_count += seen;
-	trace->shown_count += seen + shown;
+	trace->shown_count += is_shown ? seen + shown : 0;
 	packet->length = at;
 }
 
@@ -740,4 +742,96 @@ void index_finish(struct trace_index *index)
 	link_ports(index);
 	end_by_exec(index);
 	tell_what_is_missing(index);
+}
+
+/* ---- once more, where the trace grows -------------------------------------- */
+
+static void unlink_images(struct trace *trace)
+{
+	for (unsigned i = 0; i < trace->image_count; i++) {
+		trace->images[i]->parent = trace->images[i]->family = NULL;
+		trace->images[i]->pid_namespace = 0;
+	}
+}
+
+static void unlink_namespaces(struct trace_index *index)
+{
+	free(index->nested_images);
+	free(index->nested_processes);
+	index->nested_images = NULL;
+	index->nested_processes = NULL;
+	index->nested_image_count = index->nested_process_count = 0;
+}
+
+static void renumber_modules(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	if (index->settled_modules == index->module_count && index->settled_unloads == index->unload_count)
+		return;
+	for (unsigned i = 0; i < trace->image_count; i++) {
+		free((void *)trace->images[i]->modules);
+		trace->images[i]->modules = NULL;
+		trace->images[i]->module_count = 0;
+	}
+	link_modules(index);
+	if (index->out_of_memory)
+		return;
+	link_unloads(index);
+	index->settled_modules = index->module_count;
+	index->settled_unloads = index->unload_count;
+	index->numbering++;
+}
+
+/* Functions are in the order of their families, which a parent that came late has changed. */
+static void renumber_functions(struct trace_index *index)
+{
+	if (index->settled_functions != index->function_count || index->function_count) {
+		sort(index->functions, index->function_count, sizeof *index->functions, functions_in_order);
+		for (unsigned i = 0; i < index->function_count; i++) {
+			index->numbering += index->functions[i].number != i;
+			index->functions[i].number = i;
+		}
+		index->settled_functions = index->function_count;
+	}
+	if (index->settled_hooked == index->hooked_count)
+		return;
+	sort(index->hooked, index->hooked_count, sizeof *index->hooked, hooked_in_order);
+	for (unsigned i = 0; i < index->hooked_count; i++)
+		index->hooked[i].number = i;
+	index->settled_hooked = index->hooked_count;
+	index->numbering++;
+}
+
+/* What has been shown cannot be put earlier. */
+static void keep_exits_in_place(struct trace *trace)
+{
+	for (unsigned i = 0; i < trace->process_count; i++)
+		trace->processes[i].exit.effective = trace->processes[i].exit.tick;
+}
+
+void index_finish_again(struct trace_index *index)
+{
+	struct trace *trace = &index->trace;
+	index->finished = 1;
+	index->outside_count = 0;
+	find_extent(index);
+	unlink_images(trace);
+	link_images(index);
+	unlink_namespaces(index);
+	index_namespaces(index);
+	link_reaped(index);
+	index->reaped_count = 0;
+	sort(index->clocks, index->clock_count, sizeof *index->clocks, clocks_in_order);
+	trace->has_clock = index->clock_count > 0;
+	if (trace->has_clock)
+		trace->wall_offset_ns = index->clocks[index->clock_count - 1].wall_offset_ns;
+	renumber_functions(index);
+	renumber_modules(index);
+	if (index->out_of_memory)
+		return;
+	link_names(index);
+	index->name_count = 0;
+	link_ports(index);
+	end_by_exec(index);
+	keep_exits_in_place(trace);
 }

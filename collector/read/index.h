@@ -107,14 +107,21 @@ struct trace_index {
 	int out_of_memory;
 	int lazily; /* as trace_open_lazily() */
 	int finished; /* definitions are in order: no more are taken */
+	/* Of a trace that grows (grow.c). */
+	int unsettled;	    /* there are definitions that are not in order yet */
+	uint64_t numbering; /* changes when functions and modules get other numbers */
+	unsigned settled_modules, settled_unloads, settled_functions, settled_hooked; /* how many of them are in order */
 	unsigned last_process; /* of the packet before: the next is likely its too */
 };
 
 /* Grows *array for one more element; returns 0 and sets out_of_memory when it cannot. */
 int index_grow(struct trace_index *index, void *array, unsigned count, unsigned *room, size_t element);
 
-/* Looks at every packet of every stream. */
+/* An index of nothing; NULL: out of memory. */
+struct trace_index *index_new(void);
+/* Looks at every packet of every stream, or of one. */
 void index_streams(struct trace_index *index);
+void index_stream(struct trace_index *index, struct stream *stream);
 /* Goes through the events of a packet; cuts its length to the bytes that are whole, sets earliest and early_count. */
 void index_events(struct trace_index *index, struct trace_packet *packet);
 /* What was put off with an untouched packet. */
@@ -123,6 +130,8 @@ void index_settle(struct trace_index *index, struct trace_packet *packet);
 void index_namespaces(struct trace_index *index);
 /* When all packets have been looked at: parents, families, names, order. */
 void index_finish(struct trace_index *index);
+/* The same once more, with what has come since; packets are left as they are. */
+void index_finish_again(struct trace_index *index);
 
 void index_damage(struct trace_index *index, const struct stream *stream, uint64_t offset, uint64_t bytes, const char *why);
 /* Something that is missing and has no place in a file. */

@@ -246,6 +246,8 @@ static void cursor_done(struct merge *merge, struct cursor *cursor)
 /* Brings a packet into the heap. Returns 0 when memory ran out. */
 static int begin_packet(struct merge *merge, struct trace_packet *packet)
 {
+	if (packet->holds & LORG_HOLDS_UNSHOWN)
+		return 1;
 	if (packet->untouched)
 		index_settle(merge->trace->index, packet);
 	struct cursor *cursor = merge->spare ? merge->spare : calloc(1, sizeof *cursor);
@@ -305,6 +307,22 @@ static int begin_packets(struct merge *merge)
 	return 1;
 }
 
+/* Whose event it is: those of calls say so where they are one session's alone; the others are their packet's. */
+static uint32_t session_of(const struct event_view *view, const struct trace_packet *packet)
+{
+	uint32_t session = 0;
+	switch (view->id) {
+	case LORG_EVENT_CALL:
+	case LORG_EVENT_CALL_DONE:
+	case LORG_EVENT_RETURN_FROM:
+	case LORG_EVENT_RETURN_TO:
+	case LORG_EVENT_EXCEPTION_FROM: session = (uint16_t)event_number_named(view, "session_kind", 0); break;
+	case LORG_EVENT_DISPLAY: session = (uint32_t)event_number_named(view, "session", 0); break;
+	default: break;
+	}
+	return session ? session : packet->session;
+}
+
 int merge_next(struct merge *merge, struct trace_event *event)
 {
 	const struct trace *trace = merge->trace;
@@ -316,10 +334,11 @@ int merge_next(struct merge *merge, struct trace_event *event)
 	const struct trace_packet *packet = cursor->packet;
 	take(cursor, &merge->room, event);
 	event->process = &trace->processes[packet->process];
-	event->session = packet->session;
+	event->session = session_of(&event->view, packet);
 	event->lost = cursor->begun ? 0 : packet->lost;
 	event->number = ++merge->number;
 	event->superseded = is_superseded(event);
+	event->side = packet->holds & LORG_HOLDS_PORT_FLAGS ? SIDE_PORT : packet->holds & LORG_HOLDS_PROCESS_FLAGS ? SIDE_PROCESS : SIDE_BOTH;
 	cursor->begun = 1;
 
 	uint64_t time = trace_time(trace, event->view.effective);

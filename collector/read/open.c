@@ -211,7 +211,7 @@ static int by_number(const void *left, const void *right)
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
-static struct trace_index *index_new(void)
+struct trace_index *index_new(void)
 {
 	struct trace_index *index = calloc(1, sizeof *index);
 	if (!index)

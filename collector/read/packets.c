@@ -347,6 +347,7 @@ static void take_packet(struct trace_index *index, struct stream *stream, size_t
 		.stream = (uint32_t)(stream - index->streams),
 		.number = stream->packets++,
 		.session = head->session,
+		.holds = head->holds,
 		.begin = head->begin,
 		.end = head->end > head->begin ? head->end : head->begin,
 		.earliest = head->begin,
@@ -403,7 +404,7 @@ static int in_sequence(struct trace_index *index, struct stream *stream, size_t 
 	return 1;
 }
 
-static void index_stream(struct trace_index *index, struct stream *stream)
+void index_stream(struct trace_index *index, struct stream *stream)
 {
 	size_t offset = 0;
 	while (offset < stream->length && !index->out_of_memory) {

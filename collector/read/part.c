@@ -2,6 +2,8 @@
 /* part.c: see part.h. The views that come in here are decoded: their lengths are right. */
 #include "collector/read/part.h"
 
+#include <lorg/plan.h>
+
 #include <string.h>
 
 enum part { PART_ITSELF, PART_OUT, PART_IN, PART_SEND, PART_RECEIVE, PART_LONG_FORM, PART_CALL, PART_RETURN };
@@ -228,6 +230,7 @@ static uint32_t put_return(const struct event_view *view, struct part_room *room
 	const struct lorg_event_RETURN_FROM from = {.since = view->effective,
 						    .function = done.function,
 						    .error = done.error,
+						    .session_kind = done.session_kind & ~(uint32_t)(LORG_CALL_HAS_MESSAGE | LORG_CALL_NO_ARGUMENTS),
 						    .terms_length = done.result_length};
 	uint32_t size = put(room, &from, sizeof from);
 	memcpy(room->bytes + size, view->fields + sizeof done + done.terms_length, done.result_length);

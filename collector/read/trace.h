@@ -131,6 +131,7 @@ struct trace_packet {
 	uint32_t length;         /* bytes of content, head included */
 	uint32_t stream, number; /* file, and place in it */
 	uint32_t session;
+	uint32_t holds; /* enum lorg_packet_holds; LORG_HOLDS_UNSHOWN: merge_start() passes it over */
 	uint64_t begin, end;
 	uint64_t earliest;    /* least effective tick of its events, as found, or begin */
 	uint32_t early_count; /* events that count as of an earlier time than their stamp */
@@ -199,6 +200,27 @@ struct trace *trace_open_memory(const char *metadata, size_t metadata_length, co
 
 void trace_close(struct trace *trace);
 
+/* ---- a trace that grows ------------------------------------------------- */
+
+/* A trace of nothing yet. NULL: out of memory. */
+struct trace *trace_begin(void);
+
+/*
+ * Takes what a packet defines; none of its events is shown. The memory must outlive the trace. A packet that is not whole
+ * is skipped. Returns 0, or -1 when out of memory.
+ */
+int trace_define(struct trace *trace, const void *packet, size_t length);
+
+/*
+ * The packets that merge_start() goes through from now on, in place of those before; their order counts among events of
+ * one tick. What they define is not taken. The memory must stay until the next call or trace_close(). An exit that was
+ * seen from outside counts as of its own tick. Returns 0, or -1 when out of memory.
+ */
+int trace_show(struct trace *trace, const struct trace_memory *packets, size_t count);
+
+/* Another number than before: functions and modules have got other numbers. */
+uint64_t trace_numbering(const struct trace *trace);
+
 /* ns of CLOCK_MONOTONIC; the tick itself where the trace has no clock. */
 uint64_t trace_time(const struct trace *trace, uint64_t tick);
 
@@ -236,6 +258,9 @@ uint32_t trace_tid(const struct trace *trace, const struct trace_image *image, u
 
 /* ---- all events in order ------------------------------------------------ */
 
+/* As whose messages a session asked for an event: of a live session a port's and its process's are told one by one. */
+enum trace_side { SIDE_BOTH = 0, SIDE_PROCESS = 1, SIDE_PORT = 2 };
+
 struct trace_event {
 	struct event_view view;
 	const struct trace_process *process;
@@ -244,6 +269,7 @@ struct trace_event {
 	uint64_t hlc;    /* strictly increasing */
 	uint64_t number; /* from 1 */
 	uint64_t lost;   /* events of this process lost just before this one */
+	enum trace_side side;
 	int superseded;  /* 1: an exit that a later one of the same process replaces */
 };
 

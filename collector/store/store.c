@@ -177,7 +177,7 @@ static struct lane *heap_pop(struct store *store)
 
 struct lane *store_take_lane(struct store *store, uint64_t begin)
 {
-	if (store->failure)
+	if (!store || store->failure)
 		return NULL;
 	/* Equal is not enough: readers may order packets by their begin alone. */
 	if (store->free_count && store->free_lanes[0]->end < begin)
@@ -187,7 +187,7 @@ struct lane *store_take_lane(struct store *store, uint64_t begin)
 
 void store_release_lane(struct store *store, struct lane *lane)
 {
-	if (!lane)
+	if (!store || !lane)
 		return;
 	/* Its next user may come late or never: descriptors are for those who write now. */
 	if (lane->descriptor >= 0)
@@ -202,7 +202,7 @@ uint64_t store_lane_end(const struct lane *lane)
 
 struct lane *store_own_lane(struct store *store)
 {
-	return store->own;
+	return store ? store->own : NULL;
 }
 
 /* ---- packets ----------------------------------------------------------- */
@@ -228,7 +228,7 @@ static int write_whole(int descriptor, const void *bytes, size_t length, uint64_
 
 int store_append(struct store *store, struct lane *lane, struct lorg_packet *packet, size_t length)
 {
-	if (store->failure || lane_open(store, lane))
+	if (!store || store->failure || lane_open(store, lane))
 		return -1;
 	lane->discarded += packet->events_discarded;
 	packet->magic = LORG_PACKET_MAGIC;
@@ -320,7 +320,7 @@ struct store *store_create(const struct store_settings *settings, const char **w
 
 void store_finish(struct store *store, const struct lorg_clock *clock)
 {
-	if (store->failure)
+	if (!store || store->failure)
 		return;
 	if (write_metadata(store, clock))
 		fail(store, "cannot write the trace", errno);
@@ -344,13 +344,15 @@ void store_free(struct store *store)
 int store_failure(const struct store *store, const char **what)
 {
 	if (what)
-		*what = store->failed_what;
-	return store->failure;
+		*what = store ? store->failed_what : NULL;
+	return store ? store->failure : 0;
 }
 
 void store_check(struct store *store)
 {
 	struct stat status;
+	if (!store)
+		return;
 	if (fstat(store->directory, &status))
 		fail(store, "cannot look at the trace directory", errno);
 	else if (status.st_nlink == 0)
@@ -359,5 +361,7 @@ void store_check(struct store *store)
 
 struct store_totals store_totals(const struct store *store)
 {
+	if (!store)
+		return (struct store_totals){0};
 	return (struct store_totals){store->bytes, store->packets, store->lane_count, store->open_count};
 }

@@ -9,6 +9,9 @@
  * all. When the file system refuses (full, gone, over a limit), the store is
  * failed for good: what is written stays, further packets are refused.
  * Nothing here prints. One thread.
+ *
+ * A store that is NULL keeps nothing and never fails: a collector of live
+ * sessions has none of its own.
  */
 #ifndef LORG_STORE_STORE_H
 #define LORG_STORE_STORE_H

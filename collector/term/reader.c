@@ -721,7 +721,7 @@ static bool read_port(struct reader *reader, uint32_t start, lorg_term *term)
 	if (!read_dotted(reader, numbers, 3, &count) || count < 2 || !skip(reader, ">"))
 		return fail_at(reader, start, "illegal port: #Port<PROGRAM.DESCRIPTOR> or #Port<PROGRAM.DESCRIPTOR.GENERATION> expected");
 	uint64_t generation = count == 2 ? LORG_PORT_TWO_PARTS : numbers[2];
-	return made(reader, start, lorg_port(reader->terms, numbers[0], numbers[1], generation, LORG_NONE), term);
+	return made(reader, start, lorg_port_term(reader->terms, numbers[0], numbers[1], generation, LORG_NONE), term);
 }
 
 static bool read_reference(struct reader *reader, uint32_t start, lorg_term *term)

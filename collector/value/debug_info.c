@@ -3,8 +3,11 @@
 #include "collector/value/debug_info.h"
 
 #include <dwarf.h>
+#include <lorg/plan.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "collector/value/place.h"
 
 enum {
 	POINTEE_LEVELS = 1,    /* what pointers of a prototype lead to is known this far, with its members */
@@ -498,10 +501,17 @@ static const struct value_type *type_read(struct dwarf_functions *self, Dwarf_Di
 
 /* ---- functions --------------------------------------------------------- */
 
+/* Of a function that has cold parts elsewhere the first range is where it begins. */
+static int entry_of(Dwarf_Die *die, Dwarf_Addr *entry)
+{
+	Dwarf_Addr base, end;
+	return dwarf_entrypc(die, entry) == 0 || (dwarf_hasattr(die, DW_AT_ranges) && dwarf_ranges(die, 0, &base, entry, &end) > 0);
+}
+
 static int function_add(struct dwarf_functions *self, Dwarf_Die *die)
 {
 	Dwarf_Addr entry;
-	if (dwarf_entrypc(die, &entry) != 0)
+	if (!entry_of(die, &entry))
 		return 0;
 	if (self->function_count == self->function_room) {
 		size_t room = self->function_room ? self->function_room * 2 : 1024;
@@ -587,15 +597,6 @@ static uint32_t register_at_entry(Dwarf_Die *parameter, Dwarf_Addr entry)
 	return operations[0].atom == DW_OP_regx ? (uint32_t)operations[0].number + 1 : VALUE_ABSENT;
 }
 
-static int is_of_clang(Dwarf_Die *function)
-{
-	Dwarf_Die unit;
-	Dwarf_Attribute attribute;
-	const char *producer = dwarf_diecu(function, &unit, NULL, NULL) && dwarf_attr(&unit, DW_AT_producer, &attribute) ?
-				       dwarf_formstring(&attribute) : NULL;
-	return producer && strstr(producer, "clang");
-}
-
 static int is_one_operation(Dwarf_Die *die, unsigned name, uint8_t wanted)
 {
 	Dwarf_Attribute attribute;
@@ -603,6 +604,33 @@ static int is_one_operation(Dwarf_Die *die, unsigned name, uint8_t wanted)
 	size_t length;
 	return dwarf_attr(die, name, &attribute) && dwarf_whatform(&attribute) == DW_FORM_exprloc &&
 	       dwarf_getlocation(&attribute, &operations, &length) == 0 && length == 1 && operations[0].atom == wanted;
+}
+
+/*
+ * The caller's memory, where the System V ABI has nothing of what fits into registers; Microsoft's has there all that is
+ * not in its four registers, and room for those.
+ */
+static int is_in_callers_memory(Dwarf_Die *function, Dwarf_Die *parameter, Dwarf_Addr entry)
+{
+	enum { FRAME_POINTER = DW_OP_reg6, SAVED = 16 /* frame pointer and return address */ };
+	Dwarf_Attribute attribute;
+	Dwarf_Op *operations;
+	size_t length;
+	int by_frame_pointer = is_one_operation(function, DW_AT_frame_base, FRAME_POINTER);
+	if (!by_frame_pointer && !is_one_operation(function, DW_AT_frame_base, DW_OP_call_frame_cfa))
+		return 0;
+	return dwarf_attr(parameter, DW_AT_location, &attribute) &&
+	       dwarf_getlocation_addr(&attribute, entry, &operations, &length, 1) == 1 && length == 1 &&
+	       operations[0].atom == DW_OP_fbreg && (int64_t)operations[0].number >= (by_frame_pointer ? SAVED : 0);
+}
+
+static int is_of_clang(Dwarf_Die *function)
+{
+	Dwarf_Die unit;
+	Dwarf_Attribute attribute;
+	const char *producer = dwarf_diecu(function, &unit, NULL, NULL) && dwarf_attr(&unit, DW_AT_producer, &attribute) ?
+				       dwarf_formstring(&attribute) : NULL;
+	return producer && strstr(producer, "clang");
 }
 
 static int is_in_memory_anyway(Dwarf_Die *parameter)
@@ -653,10 +681,35 @@ static int concrete_parameter(Dwarf_Die *function, Dwarf_Die *abstract, Dwarf_Di
 	return 0;
 }
 
+/* The DWARF number + 1 of the register that the ABI passes it in; 0: in none, or in two. */
+static uint32_t register_by_abi(struct value_place place)
+{
+	static const uint8_t integers[] = {5, 4, 1, 2, 8, 9};
+	enum { XMM0 = 17 };
+	if (place.place == LORG_PLACE_INTEGER && place.index < sizeof integers)
+		return integers[place.index] + 1u;
+	return place.place == LORG_PLACE_VECTOR ? XMM0 + place.index + 1u : 0;
+}
+
+/* It has another calling convention (attribute ms_abi, above all): only registers that are named can be believed. */
+static int is_called_otherwise(const struct value_prototype *prototype, const uint8_t *in_callers_memory)
+{
+	struct value_places taken = {.integers = (unsigned)value_result_in_memory(prototype->result)};
+	for (uint32_t i = 0; i < prototype->parameter_count; i++) {
+		const struct value_parameter *parameter = &prototype->parameters[i];
+		uint32_t expected = register_by_abi(value_place_argument(&taken, parameter->type));
+		if (expected && (in_callers_memory[i] || (parameter->known_register && parameter->known_register != VALUE_ABSENT &&
+							  parameter->known_register != expected)))
+			return 1;
+	}
+	return 0;
+}
+
 /* In the order of the source: an instance that was changed may have its parameters in another one (section 3.3.8.3). */
 static void read_parameters(struct dwarf_functions *self, struct value_prototype *prototype, struct known_function *function)
 {
 	struct value_parameter parameters[PARAMETERS_MAXIMUM];
+	uint8_t in_callers_memory[PARAMETERS_MAXIMUM];
 	uint32_t count = 0;
 	Dwarf_Die abstract, child, concrete;
 	Dwarf_Attribute attribute;
@@ -668,6 +721,7 @@ static void read_parameters(struct dwarf_functions *self, struct value_prototype
 			continue;
 		concrete = child;
 		int is_left = !has_abstract || concrete_parameter(&function->die, &child, &concrete);
+		in_callers_memory[count] = (uint8_t)(is_left && is_in_callers_memory(&function->die, &concrete, function->entry));
 		parameters[count++] = (struct value_parameter){
 			.name = dwarf_diename(&child),
 			.type = type_of(self, &child, POINTEE_LEVELS, NESTING_MAXIMUM),
@@ -679,6 +733,7 @@ static void read_parameters(struct dwarf_functions *self, struct value_prototype
 		return;
 	memcpy(prototype->parameters, parameters, count * sizeof *parameters);
 	prototype->parameter_count = count;
+	prototype->any_places |= (uint32_t)is_called_otherwise(prototype, in_callers_memory);
 }
 
 static const struct value_prototype *prototype_read(struct dwarf_functions *self, struct known_function *function, int changed)
@@ -691,10 +746,10 @@ static const struct value_prototype *prototype_read(struct dwarf_functions *self
 	prototype->name = dwarf_diename(&function->die);
 	prototype->result = type_of(self, &function->die, POINTEE_LEVELS, NESTING_MAXIMUM);
 	prototype->any_places = (uint32_t)(changed || convention == DW_CC_nocall || may_be_changed_silently(&function->die));
-	if (prototype->any_places && prototype->result->kind != VALUE_VOID)
-		prototype->result = &other;
 	prototype->no_return = (uint32_t)attribute_flag(&function->die, DW_AT_noreturn);
 	read_parameters(self, prototype, function);
+	if (prototype->any_places && prototype->result->kind != VALUE_VOID)
+		prototype->result = &other;
 	return self->no_memory ? NULL : prototype;
 }
 

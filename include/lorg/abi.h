@@ -63,7 +63,7 @@
 #include <stdint.h>
 
 enum {
-	LORG_ABI_MAJOR = 2,
+	LORG_ABI_MAJOR = 3,
 	LORG_ABI_MINOR = 0,
 	LORG_NODE_MAGIC = 0x6e67726c,	/* "lrgn" */
 	LORG_ARENA_MAGIC = 0x6167726c,	/* "lrga" */
@@ -251,6 +251,11 @@ enum lorg_gate {
 	LORG_MASK_RECEIVE = 512,
 	/* The same of hooks that look at their gate byte for nothing else: any bit of it. */
 	LORG_MASK_COLLECTION = 1024, /* garbage collection */
+	/*
+	 * In a hook's mask: it keeps what sessions that come later have to know (threads, programs, names). In a lorgd's arena
+	 * its gate is never 0: LORG_GATE_COUNT stands there, which asks these hooks for nothing else.
+	 */
+	LORG_MASK_LIFE = 2048,
 };
 
 struct lorg_arena {
@@ -292,6 +297,28 @@ struct lorg_arena {
 	uint64_t match_exceeded;      /* atomic; calls in match specifications that failed because of a limit */
 	uint64_t match_left_out;      /* atomic; evaluations for which there was no memory, or that a handler came into twice */
 	uint64_t match_broken;	      /* atomic; evaluations of programs that make no sense */
+	struct lorg_table program_flags; /* struct lorg_program_flags; the collector's */
+	uint32_t functions_asked; /* atomic; the collector's: 0: nothing is asked of functions just now, no plan need be asked for */
+	uint32_t reserved_more;
+	uint64_t remote_entry;	      /* atomic; address in these programs of liblorg.so's remote_entry(); 0: they are too young */
+
+	/*
+	 * Sessions that come and go. 0: a private collector's arena, slot 0 is its one session. Else a lorgd's: slots from 1 up
+	 * to below this may be in use, and slot 0 is the union of them. Atomic; written by the collector.
+	 */
+	uint32_t sessions_used;
+	/* Atomic; the collector raises it before it opens the gates of hooks that follow descriptors and were shut. */
+	uint32_t port_epoch;
+	/*
+	 * How the collector is reached now, where that is not as when the program began: a restarted one says it here. Written
+	 * under `reach_generation`, which is odd meanwhile; 0: as at the beginning. collector_pid above belongs to it.
+	 */
+	uint32_t reach_generation;
+	int32_t node_descriptor;
+	uint64_t node_size;
+	uint8_t token[16];
+	char socket_path[108];
+
 	uint64_t placements;	      /* atomic; address in these programs of their struct lorg_placements (plan.h); 0: none */
 
 	uint8_t gate[LORG_HOOKS];     /* enum lorg_gate bits by hook id; written by the collector */
@@ -372,6 +399,10 @@ struct lorg_packet {
 enum lorg_packet_holds {
 	LORG_HOLDS_KNOWN = 1,	    /* the other bits are valid */
 	LORG_HOLDS_DEFINITIONS = 2, /* events that others are read with: event_is_definition() */
+	/* To a session's tracer: */
+	LORG_HOLDS_UNSHOWN = 4,	    /* for reading others with, none of them was asked for */
+	LORG_HOLDS_PORT_FLAGS = 8,  /* a port's own flags ask for these: SEND is what it receives, RECEIVE what it sends, ... */
+	LORG_HOLDS_PROCESS_FLAGS = 16, /* the process's flags do: OPEN is its link, CLOSED the owner's getting_unlinked */
 };
 
 enum lorg_image_state {
@@ -414,7 +445,9 @@ struct lorg_image {
 	uint8_t build_id[20];
 	uint32_t seccomp; /* 1: a filter may be on: no system calls for our sake */
 	uint32_t proc_pid; /* as /proc numbers it: the collector's number where it has the same /proc; 0 not known */
-	uint32_t reserved[7];
+	uint32_t first_process; /* index + 1 of the entry that its maker has reserved for its first thread; 0: none */
+	uint32_t detached; /* atomic; 1: it only forwards (lorg detach), and no function of it is to be hooked */
+	uint32_t reserved[5];
 };
 
 /* What a thread waits on, or is inside of; cleared (hook 0) on return. */
@@ -506,6 +539,7 @@ struct lorg_process {
 		uint64_t image_low, image_high;
 		uint32_t how, hook;
 	} spawning;
+	uint32_t linked_pid, linked_tid; /* the thread that PR_SET_PDEATHSIG ties it to, as it numbers that; 0: none */
 };
 
 enum { LORG_SPAWNING_IMAGE = 1 << 30 };
@@ -532,7 +566,25 @@ struct lorg_session {
 	uint64_t system_limits[8]; /* long_gc, long_message_queue x2, long_schedule, large_heap, ... */
 	uint32_t backtrace_depth;
 	uint32_t flags_matter; /* 1: processes may have other flags than new ones get: every hook looks at those of its own */
-	uint32_t reserved[30];
+	/*
+	 * A lorgd's: trace(3) flags that any port, or new ones, have in this session; slot 0: in any. What happens on ports may
+	 * then be asked for of every process: lorg_flags_by_ports().
+	 */
+	uint32_t flags_ports;
+	uint32_t reserved[29];
+};
+
+/* In send_program and receive_program: the specification is `false`, nothing is let through. */
+#define LORG_PROGRAM_OFF UINT32_MAX
+
+/* Flags that the threads of one image begin with in a session, beside those of all new processes. */
+enum { LORG_PROGRAM_FLAGS = 64 };
+struct lorg_program_flags {
+	uint32_t image;	  /* atomic, written last; index in the image table + 1, 0: free */
+	uint32_t session; /* slot */
+	uint64_t image_id; /* first half of its id: the entry may be another's by now */
+	uint32_t flags;	   /* atomic; LORG_TRACE_* */
+	uint32_t reserved;
 };
 
 /* An instrumented or hooked function; slot = its id. Slots are taken by a CAS of `key`. */
@@ -617,6 +669,7 @@ enum lorg_message_flag {
 	LORG_MESSAGE_OUT_ENDING = 64, /* `ending` of that out */
 	LORG_MESSAGE_IN_ENDING = 128, /* and of that in */
 	LORG_MESSAGE_NO_COUNT = 256,  /* the call returned 0, not the number of bytes */
+	LORG_MESSAGE_NOT_WAITED = 512, /* with RUNNING: it did not wait; for running_procs alone */
 };
 
 /* The ELF note of liblorg.so that holds major and minor (two uint32_t): the two sides are compared before a program starts. */
@@ -624,7 +677,7 @@ enum lorg_message_flag {
 #define LORG_ABI_NOTE_NAME "lorg"
 #define LORG_ABI_NOTE_TYPE 1
 
-/* The variable, LORG=MAJOR:PID:FD:SIZE:TOKEN:IMAGE:SOCKET, that leads an image to its collector. */
+/* The variable that leads an image to its collector, LORG=MAJOR:PID:FD:SIZE:TOKEN:IMAGE[,SLOT.ID.FLAGS ..]:SOCKET. */
 #define LORG_ENVIRONMENT "LORG"
 
 _Static_assert(sizeof(struct lorg_clock) == 48, "lorg_clock");

@@ -80,13 +80,14 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 /*
  * terms: encoded arguments or values (include/lorg/term.h), one a parameter; none where nothing is known of them.
  * caller: the return address. session_kind: slot of the session, kind << 16 (enum lorg_call_kind of plan.h), and
- * LORG_CALL_HAS_MESSAGE.
+ * LORG_CALL_HAS_MESSAGE. An event that has session_kind is that session's alone; slot 0: a private collector's only one.
  */
 #define LORG_FIELDS_CALL(U64, U32, I64, I32, TEXT, BLOB) U64(caller) U32(function) U32(session_kind) BLOB(terms)
-#define LORG_FIELDS_RETURN_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) I32(error) BLOB(terms)
-#define LORG_FIELDS_RETURN_TO(U64, U32, I64, I32, TEXT, BLOB) U64(address)
+#define LORG_FIELDS_RETURN_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) I32(error) U32(session_kind) BLOB(terms)
+#define LORG_FIELDS_RETURN_TO(U64, U32, I64, I32, TEXT, BLOB) U64(address) U32(session_kind) U32(reserved)
 /* The call that began at `since` (0: not kept; the newest that is open) is left. kind 0: throw, 1: pthread_exit, 2: longjmp, 3: cancelled. */
-#define LORG_FIELDS_EXCEPTION_FROM(U64, U32, I64, I32, TEXT, BLOB) U64(since) U32(function) U32(kind) TEXT(type) TEXT(what)
+#define LORG_FIELDS_EXCEPTION_FROM(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(since) U32(function) U32(kind) U32(session_kind) TEXT(type) TEXT(what)
 /*
  * A whole call, told at its return because only calls that last long enough are asked for: shown as CALL (of `entry`)
  * and RETURN_FROM. returned 0: it was left by an exception or a jump, which EXCEPTION_FROM tells.
@@ -109,7 +110,8 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	U64(entry) U64(child_image_low) U64(child_image_high) U64(routine) U64(argument) U64(caller) U32(how) U32(hook) U32(child_pid) \
 	U32(child_tid) TEXT(file) BLOB(argv)
 #define LORG_FIELDS_SPAWNED(U64, U32, I64, I32, TEXT, BLOB) \
-	U64(parent_image_low) U64(parent_image_high) U64(routine) U64(argument) U32(how) U32(parent_pid) U32(parent_tid) U32(reserved)
+	U64(parent_image_low) U64(parent_image_high) U64(routine) U64(argument) U64(caller) U32(how) U32(parent_pid) U32(parent_tid) \
+	U32(reserved) TEXT(file) BLOB(argv)
 /* Written before execve; when that fails it becomes EXEC_FAILED in place, with the same fields. */
 #define LORG_FIELDS_EXEC(U64, U32, I64, I32, TEXT, BLOB) U32(hook) I32(error) TEXT(file) BLOB(argv)
 #define LORG_FIELDS_EXEC_FAILED(U64, U32, I64, I32, TEXT, BLOB) U32(hook) I32(error) TEXT(file) BLOB(argv)
@@ -135,16 +137,20 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
  * offset: of its first byte in the channel; of datagrams and queues: number of the message * LORG_MESSAGE_DISTANCE.
  * bytes: moved; requested: asked for. address: sockaddr of the peer where the call names it. waited: 1 when the call could block and blocked. cause in SIGNAL_RECEIVED: si_code.
  * value: the term that {message, V} of a match specification adds; mostly none.
+ * session, in these and in TIMEOUT and signals: 0: for all sessions that have no match specification of such messages of
+ * their own (a private collector's only one, whether it has or not); else the slot of the one whose specification let it
+ * through. as_port 1: it was asked as the port's own message: a SEND as what the port receives, a RECEIVE as what it sends.
  */
 #define LORG_FIELDS_SEND(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(entry) U64(object) U64(channel) U64(offset) U64(bytes) U64(requested) U32(hook) U32(generation) U32(flags) I32(error) \
-	BLOB(address) BLOB(message) BLOB(value)
+	U32(session) U32(as_port) BLOB(address) BLOB(message) BLOB(value)
 #define LORG_FIELDS_SEND_TO_NON_EXISTING(U64, U32, I64, I32, TEXT, BLOB) LORG_FIELDS_SEND(U64, U32, I64, I32, TEXT, BLOB)
 /* Stamped when the call returns: `since` is its entry. */
 #define LORG_FIELDS_RECEIVE(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(since) U64(object) U64(channel) U64(offset) U64(bytes) U64(requested) U32(hook) U32(generation) U32(flags) I32(error) \
-	BLOB(address) BLOB(message) BLOB(value)
-#define LORG_FIELDS_TIMEOUT(U64, U32, I64, I32, TEXT, BLOB) U64(since) U64(object) I64(limit_ns) U32(hook) I32(error)
+	U32(session) U32(as_port) BLOB(address) BLOB(message) BLOB(value)
+#define LORG_FIELDS_TIMEOUT(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(since) U64(object) I64(limit_ns) U32(hook) I32(error) U32(session) U32(reserved)
 /*
  * A call that moved a message, short: shown as SEND or RECEIVE, and with LORG_MESSAGE_RUNNING in its flags as OUT and IN
  * too. before: ticks from the entry to the stamp, which is the return. port: descriptor, generation << 16. hook_flags: hook,
@@ -155,10 +161,10 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_RECEIVED(U64, U32, I64, I32, TEXT, BLOB) LORG_FIELDS_SENT(U64, U32, I64, I32, TEXT, BLOB)
 /* target 0: a process (to_tid, 0 for a whole program), 1: a group, 2: all. */
 #define LORG_FIELDS_SIGNAL_SENT(U64, U32, I64, I32, TEXT, BLOB) \
-	U64(entry) U64(value) U32(signal) U32(hook) U32(target) I32(to_pid) U32(to_tid) I32(error) U32(reserved) BLOB(message_value)
+	U64(entry) U64(value) U32(signal) U32(hook) U32(target) I32(to_pid) U32(to_tid) I32(error) U32(session) BLOB(message_value)
 /* how 0: handler entry, 1: sigwait family, 2: signalfd. */
 #define LORG_FIELDS_SIGNAL_RECEIVED(U64, U32, I64, I32, TEXT, BLOB) \
-	U64(value) U32(signal) U32(hook) U32(how) I32(code) U32(from_pid) U32(from_uid) U32(reserved) BLOB(message_value)
+	U64(value) U32(signal) U32(hook) U32(how) I32(code) U32(from_pid) U32(from_uid) U32(session) BLOB(message_value)
 
 /* ---- ports ------------------------------------------------------------- */
 
@@ -204,6 +210,11 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 
 /* ---- system monitor, scheduling of runtimes ---------------------------- */
 
+/*
+ * value: ms, words, or the length of the queue (system/3). object: the port, descriptor | generation << 32, or
+ * LORG_MONITOR_NO_PORT. terms: struct lorg_monitor_schedule, or lorg_monitor_heap (LONG_GC, LARGE_HEAP); none of BUSY_PORT.
+ * LONG_SCHEDULE of a port, and LONG_MESSAGE_QUEUE as a port's sender sees it, have as_port.
+ */
 #define LORG_FIELDS_MONITOR(U64, U32, I64, I32, TEXT, BLOB) U64(value) U64(object) BLOB(terms)
 #define LORG_FIELDS_PARK(U64, U32, I64, I32, TEXT, BLOB) U64(site) U32(kind) U32(reserved)
 #define LORG_FIELDS_RESUME(U64, U32, I64, I32, TEXT, BLOB) U64(site) U32(kind) U32(reserved)
@@ -212,8 +223,12 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 
 /* ---- what the trace is about ------------------------------------------- */
 
-/* Changes of trace flags and patterns are part of the stream. */
-#define LORG_FIELDS_FLAGS(U64, U32, I64, I32, TEXT, BLOB) U64(on) U64(off) U32(session) U32(tid)
+/*
+ * Changes of trace flags that the program makes. entry: the tick from which on they hold: of a new process its birth.
+ * session: slot. birth and image: whose flags they are, where not those of the process in whose stream it stands; else 0.
+ */
+#define LORG_FIELDS_FLAGS(U64, U32, I64, I32, TEXT, BLOB) \
+	U64(entry) U64(on) U64(off) U64(image_low) U64(image_high) U64(birth) U32(session) U32(tid)
 #define LORG_FIELDS_PATTERN(U64, U32, I64, I32, TEXT, BLOB) U32(session) U32(kind) TEXT(pattern) TEXT(match)
 #define LORG_FIELDS_SESSION(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(id) U32(slot) U32(state) U32(overflow) U32(message_length) U32(gate_mask) U32(reserved) TEXT(name) TEXT(options)
@@ -239,7 +254,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 
 /* ---- about the recording itself ---------------------------------------- */
 
-#define LORG_FIELDS_DISPLAY(U64, U32, I64, I32, TEXT, BLOB) BLOB(terms)
+#define LORG_FIELDS_DISPLAY(U64, U32, I64, I32, TEXT, BLOB) U32(session) U32(reserved) BLOB(terms)
 #define LORG_FIELDS_DELIVERED(U64, U32, I64, I32, TEXT, BLOB) U64(reference)
 #define LORG_FIELDS_MARK(U64, U32, I64, I32, TEXT, BLOB) TEXT(text)
 #define LORG_FIELDS_LOST(U64, U32, I64, I32, TEXT, BLOB) U64(count) TEXT(why)
@@ -369,6 +384,16 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(107, LARGE_HEAP, "large_heap")                \
 	EVENT(108, BUSY_PORT, "busy_port")                  \
 	EVENT(109, BUSY_DIST_PORT, "busy_dist_port")
+
+#define LORG_MONITOR_NO_PORT UINT64_MAX
+struct lorg_monitor_schedule {
+	uint32_t in_hook, out_hook; /* UINT32_MAX: none */
+	uint32_t as_port;	    /* 1: it is about the port, not about the process */
+	uint32_t reserved;
+};
+struct lorg_monitor_heap { /* words of 8 bytes */
+	uint64_t heap_size, heap_block_size, mbuf_size, stack_size, old_heap_size, old_heap_block_size;
+};
 
 enum lorg_event_id {
 #define LORG_EVENT_ID(id, NAME, name) LORG_EVENT_##NAME = id,

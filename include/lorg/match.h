@@ -79,7 +79,7 @@ struct lorg_match_head {
 	uint32_t stack;	       /* words */
 	uint32_t dialect;      /* enum lorg_match_dialect */
 	uint32_t needs;
-	uint32_t reserved;
+	uint32_t number;       /* 0, or where other programs may stand at this address later: one that none of those has */
 	uint64_t arguments;    /* bit i: argument i is looked at */
 };
 
@@ -301,9 +301,16 @@ enum {
 	LORG_TRACE_SET_ON_FIRST_LINK = 1 << 19,
 	LORG_TRACE_ALL = (1 << 20) - 1, /* what the flag all stands for */
 	/* Those that actions can set. Any may be taken away: which is nothing for a flag that is not set. */
-	LORG_TRACE_SUPPORTED = LORG_TRACE_SEND | LORG_TRACE_RECEIVE | LORG_TRACE_PORTS | LORG_TRACE_CALL | LORG_TRACE_SILENT |
-			       LORG_TRACE_RETURN_TO | LORG_TRACE_ARITY | LORG_TRACE_RUNNING,
+	LORG_TRACE_SUPPORTED = LORG_TRACE_ALL,
 };
+
+/* The flags that processes have to have so that ports can be told as `of_ports` asks: what a port sends, somebody receives. */
+static inline uint32_t lorg_flags_by_ports(uint32_t of_ports)
+{
+	uint32_t flags = of_ports & (LORG_TRACE_PORTS | LORG_TRACE_RUNNING_PORTS);
+	flags |= of_ports & LORG_TRACE_SEND ? (uint32_t)LORG_TRACE_RECEIVE : 0;
+	return flags | (of_ports & LORG_TRACE_RECEIVE ? (uint32_t)LORG_TRACE_SEND : 0);
+}
 
 /* Parts of a token, the items of set_seq_token. */
 enum lorg_token_item {

@@ -39,6 +39,7 @@ enum {
 	LORG_FIRST_HOOKED_FUNCTION = 1 << 20,
 	LORG_PLAN_FUNCTIONS = 1 << 20, /* of one module at most */
 	LORG_REQUESTS = 256,	       /* slots of an arena */
+	LORG_MOVED_MAXIMUM = 5,	       /* instructions that a patch of five bytes can replace */
 	LORG_ENTRY_MAXIMUM = 40,       /* bytes of relocated entry code, the jump back not counted */
 	LORG_CAPTURES = 16,	       /* arguments told of one call at most */
 };
@@ -144,6 +145,11 @@ struct lorg_plan_function {
 	uint32_t name;	 /* in the names area; of the first dynamic symbol; UINT32_MAX: none */
 	uint32_t original; /* the first 4 bytes at offset + skip, as the file has them */
 	uint8_t original_rest[12]; /* and those behind them, `taken` in all (at most 16) */
+	/* Where each instruction begins in `code`, and how far behind `skip` it stood: ascending. What does nothing has not moved. */
+	struct {
+		uint8_t code, original;
+	} moved[LORG_MOVED_MAXIMUM];
+	uint8_t moved_count;
 };
 
 /* A pointer of this module to a function of any module, that calls go through and nothing else reads. */
@@ -251,15 +257,21 @@ enum lorg_call_kind {
 	LORG_KIND_COUNT = 8,
 	LORG_KIND_TIME = 16,
 	LORG_KIND_MEMORY = 32,
-	LORG_KIND_PAUSED = 64,
 };
 
+/* caller_high of a place that is kept for a caller in a module that may be loaded later; those behind it are free, too. */
+#define LORG_CALLER_FREE (UINT64_MAX - 1)
+
 /*
- * What one session asks of one function. Returns are told where `gate` has LORG_CALL_RETURN, or where the program says
+ * What one session asks of one function. Messages of its calls are asked for by LORG_CALL_ENTRY in `gate` (with VALUES: and
+ * arguments), and by a kind that has the bit by which calls come to this entry of the plan: LORG_KIND_LOCAL or
+ * LORG_KIND_GLOBAL; beside it LORG_KIND_META. A function's settings are all of session 0 (a private collector's: one
+ * for each range of callers) or all of live sessions, at most two of each, whose functions have LORG_CALL_FILTER in their
+ * own gate. Returns are told where `gate` has LORG_CALL_RETURN, or where the program says
  * return_trace or exception_trace (for which the function's own gate has it).
  */
 struct lorg_call_setting {
-	uint32_t session; /* slot */
+	uint32_t session; /* slot; 0: a private collector's only one */
 	uint32_t kind;	  /* enum lorg_call_kind bits; 0: unused */
 	uint32_t gate;	  /* enum lorg_call_gate bits */
 	/*
@@ -297,6 +309,8 @@ struct lorg_control {
 	uint64_t settings;     /* offset of struct lorg_call_setting[setting_count] */
 	uint32_t generation;   /* atomic; the collector adds one when settings changed */
 	uint32_t idle;	       /* atomic; an image adds one when a limit has switched a function off: its bytes are to be put back */
+	uint32_t live;	       /* 1: sessions of a lorgd switch gates at any time; bytes follow a moment later */
+	uint32_t reserved;
 };
 
 /* ---- stubs -------------------------------------------------------------- */
@@ -387,11 +401,12 @@ enum lorg_stub_mark {
 /* A slot that has been changed. */
 struct lorg_slot_change {
 	uint64_t address;
-	uint64_t original; /* what it led to */
+	uint64_t original; /* what it led to, or leads to once it is bound */
+	uint64_t unbound;  /* what it led to when it was not bound yet; 0: it was */
 	uint64_t thunk;
 	uint64_t plan_id;  /* of the function, which may be another module's */
 	uint32_t function; /* its place in that plan */
-	uint32_t reserved;
+	uint32_t also;	   /* another of that plan that calls through it come to, too: its place + 1; 0: none */
 };
 
 struct lorg_placements {

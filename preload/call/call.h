@@ -74,6 +74,21 @@ HIDDEN void call_thunk_write(void *at, uint32_t index);
 /* The stub that thunks jump to, and the return point that stands in the slots of open calls. */
 extern HIDDEN char call_entry[], call_return[];
 
+/* ---- faults ------------------------------------------------------------ */
+
+/* Where it would have been met, and with which stack pointer, if the function were not hooked. */
+struct call_fault {
+	uintptr_t address, stack;
+};
+
+/*
+ * 1: the fault at `pc` was met in a hooked function's entry, and *shown is filled. Async-signal-safe; looks through all
+ * targets where `pc` lies among our code, else at two words.
+ */
+HIDDEN int call_fault_shown(uintptr_t pc, uintptr_t stack, struct call_fault *shown);
+/* A thunk stands there. */
+HIDDEN void call_fault_note(uintptr_t thunk);
+
 /* ---- stacks ------------------------------------------------------------ */
 
 #define CALL_SHADOW_RETURN (1ul << 44)
@@ -141,5 +156,7 @@ HIDDEN void call_thread_left(struct thread *self, uintptr_t stack, int cancelled
 
 /* Takes liblorg.so's own addresses, the return point above all, out of what backtrace() gave; returns how many remain. */
 HIDDEN int call_backtrace_filter(void **addresses, int count);
+/* True of an address in liblorg.so, which no backtrace shows the program. */
+HIDDEN int call_address_is_own(uintptr_t address);
 
 #endif

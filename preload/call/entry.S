@@ -55,9 +55,9 @@
 	/*
 	 * event_try_word() of core/event.h. fs:rcx: the thread, rdi: the target. Goes to `long` with nothing done where
 	 * anything is not as usual, to `handed` when written but a handler has left the chunk (r8) to us. Changes rax,
-	 * rdx, rsi, r8 and the flags.
+	 * rdx, rsi, r8 and the flags. guard: cmpq where the process's flags have not been looked at, else cmpl.
 	 */
-	.macro RECORD id, long, handed
+	.macro RECORD id, long, handed, guard=cmpq
 	movq	%fs:THREAD_PACKET(%rcx), %r8
 	testq	%r8, %r8
 	jz	\long
@@ -65,7 +65,7 @@
 	je	\long
 	cmpq	$0, %fs:THREAD_NOT_PLAIN(%rcx)
 	jne	\long
-	cmpq	$0, %fs:THREAD_GUARDED(%rcx) /* lorg's own calls, above all */
+	\guard	$0, %fs:THREAD_GUARDED(%rcx) /* lorg's own calls, above all */
 	jne	\long
 	movl	PACKET_POSITION(%r8), %esi
 	leal	-PACKET_HEAD(%rsi), %eax
@@ -85,9 +85,10 @@
 	movq	%rdx, PACKET_LAST(%r8)
 	shll	$5, %edx
 	movl	TARGET_FUNCTION(%rdi), %eax
-	movl	%eax, -4(%r8,%rsi)
 	addl	$\id, %edx
-	movl	%edx, -8(%r8,%rsi)	/* commits: behind the other half */
+	shlq	$32, %rax
+	orq	%rdx, %rax
+	movq	%rax, -8(%r8,%rsi)	/* commits. One store: a handler may leave by a jump, and half a word is no hole */
 	addl	$8, PACKET_COMMITTED(%r8) /* event_written() */
 	cmpq	%r8, %fs:THREAD_PACKET(%rcx)
 	jne	\handed
@@ -165,7 +166,10 @@
 	.text
 	.p2align 6
 	.globl	call_entry, call_entry_only, call_return, call_stub_begin, call_stub_end
+	.hidden	__ehdr_start, _end, call_quick
 	.hidden	call_entry, call_entry_only, call_return, call_stub_begin, call_stub_end
+	.globl	call_stub_long
+	.hidden	call_stub_long
 	.type	call_entry, @function
 	.type	call_entry_only, @function
 call_stub_begin:
@@ -179,7 +183,7 @@ call_stub_begin:
 call_entry_only:
 	BEGIN	.Lgo_on_only
 	testl	$~GATE_ENTRY_AND_RETURN, %esi
-	jnz	.Lentry_long
+	jnz	.Lnot_plain
 	testl	$GATE_ENTRY, %esi
 	jz	.Lentered
 .Lrecord_entry:
@@ -198,8 +202,8 @@ call_entry_only:
 	cmpl	$GATE_ENTRY, %esi
 	je	.Lrecord_entry
 	cmpl	$GATE_COUNT, %esi
-	jne	.Lentry_long
-	/* call_count alone: the function's place among the thread's counters. */
+	jne	.Lnot_plain
+.Lcount:				/* call_count alone: the function's place among the thread's counters */
 	movq	%fs:THREAD_CALL_COUNTERS(%rcx), %r8
 	testq	%r8, %r8
 	jz	.Lentry_long
@@ -227,6 +231,110 @@ call_entry_only:
 	incq	COUNTER_SIZE + COUNTER_COUNT(%rax)
 	jmp	.Lentered
 
+	/*
+	 * A filter. Most calls are refused because of who calls or how deep they are: that is seen here, as call_quick() would
+	 * see it, which has all other cases.
+	 */
+.Lnot_plain:
+	testl	$GATE_FILTER, %esi
+	jz	.Lentry_long
+	movq	TARGET_SETTINGS(%rdi), %r8
+	testq	%r8, %r8
+	jz	.Lentry_long
+	testl	$GATE_COUNTS, %esi
+	jnz	.Lquick_any
+	testl	$PLAN_NO_CALLER, TARGET_FLAGS(%rdi)
+	jnz	.Lquick_any
+	cmpq	$0, %fs:THREAD_GUARDED(%rcx) /* process flags matter */
+	jne	.Lquick_any
+	movq	TARGET_CONTROL(%rdi), %rax
+	movl	CONTROL_SETTING(%rax), %eax
+	testl	%eax, %eax
+	jz	.Lentry_long
+	movq	%fs:THREAD_CALL(%rcx), %rdx
+	testq	%rdx, %rdx
+	jz	.Lentry_long
+	cmpl	$0, CALL_THROWN_COUNT(%rdx)
+	jne	.Lentry_long
+	movl	CALL_DEPTH(%rdx), %esi
+	movq	8(%rsp), %rdx
+	leaq	__ehdr_start(%rip), %rcx
+	cmpq	%rcx, %rdx
+	jb	1f
+	leaq	_end(%rip), %rcx
+	cmpq	%rcx, %rdx
+	jb	.Lquick_any		/* a wrapper's call, or a tail call */
+1:	movl	$LOOKED_AT, %ecx	/* the program may have made a ring of them */
+.Lsetting:				/* esi: depth, rdx: caller, eax: number of the setting, ecx: how many more */
+	cmpl	%eax, SETTINGS_COUNT(%r8)
+	jb	.Lquick_any
+	imulq	$SETTING_SIZE, %rax, %rax
+	addq	SETTINGS_SETTING(%r8), %rax
+	subq	$SETTING_SIZE, %rax
+	cmpq	$CALLER_FREE, SETTING_CALLER_HIGH(%rax)
+	je	.Lentered
+	cmpq	$0, SETTING_CALLER_HIGH(%rax)
+	je	.Lany_caller
+	cmpq	%rdx, SETTING_CALLER_LOW(%rax)
+	ja	.Lnext_setting
+	cmpq	%rdx, SETTING_CALLER_HIGH(%rax)
+	ja	.Lany_caller
+.Lnext_setting:
+	movl	SETTING_NEXT(%rax), %eax
+	testl	%eax, %eax
+	jz	.Lentered
+	decl	%ecx
+	jnz	.Lsetting
+	jmp	.Lentered
+.Lany_caller:
+	cmpl	$0, SETTING_DEPTH(%rax)
+	je	.Lany_depth
+	cmpl	%esi, SETTING_DEPTH(%rax)
+	jbe	.Lnext_setting
+.Lany_depth:				/* it wants the call, unless its specification does not */
+	cmpl	$0, SETTING_PROGRAM(%rax)
+	jne	.Lquick
+	movl	SETTING_DEPTH(%rax), %edx
+	orq	SETTING_LEAST_TICKS(%rax), %rdx
+	orq	SETTING_LIMIT_EVENTS(%rax), %rdx
+	orq	SETTING_LIMIT_RATE(%rax), %rdx
+	jnz	.Lentry_long
+	movq	TARGET_CONTROL(%rdi), %rdx
+	testl	$GATE_VALUES_OR_RETURN_TO, (%rdx)
+	jnz	.Lentry_long
+	jmp	.Lquick
+.Lquick_any:
+	xorl	%eax, %eax
+.Lquick:				/* rax: the first setting that may want it; 0: not looked for */
+	movq	%r9, -64(%rsp)
+	movq	%r10, -72(%rsp)
+	movq	%r11, -80(%rsp)
+	leaq	-80(%rsp), %rsp		/* struct quick_registers */
+	.cfi_adjust_cfa_offset 80
+	movq	%rax, %rcx
+	movq	TARGET_CONTROL(%rdi), %rax
+	movl	(%rax), %edx		/* its gate */
+	movq	%rsp, %rsi
+	call	call_quick
+	leaq	80(%rsp), %rsp
+	.cfi_adjust_cfa_offset -80
+	movq	-80(%rsp), %r11
+	movq	-72(%rsp), %r10
+	movq	-64(%rsp), %r9
+	movq	(%rsp), %rdi
+	movq	this_thread@gottpoff(%rip), %rcx
+	movl	%eax, %esi
+	testl	%esi, %esi
+	jz	.Lentered
+	cmpl	$GATE_ENTRY_AND_RETURN, %esi
+	je	.Lrecord_both
+	cmpl	$GATE_COUNT, %esi
+	je	.Lcount
+	cmpl	$GATE_ENTRY, %esi
+	jne	.Lentry_long
+	RECORD EVENT_CALL_ENTRY, .Lentry_long, .Lentry_handed, cmpl
+	jmp	.Lentered
+
 .Lgo_on:
 	GO_ON
 	.p2align 5
@@ -234,6 +342,7 @@ call_entry:				/* (%rsp) target, 8(%rsp) slot */
 	BEGIN	.Lgo_on
 	cmpl	$GATE_ENTRY_AND_RETURN, %esi
 	jne	.Lother_gate
+.Lrecord_both:
 	leaq	8(%rsp), %r8
 	leaq	call_return(%rip), %rdx
 	cmpq	%rdx, (%r8)		/* a tail call */
@@ -309,6 +418,7 @@ call_return:				/* rsp = slot + 8 */
 	.cfi_startproc
 	.cfi_def_cfa_offset 16
 	/* The long way in. A target with bit 0 set: its entry is recorded, and the chunk is in -120(%rsp). */
+call_stub_long:
 .Lentry_handed:
 	movq	%r8, -120(%rsp)
 	incq	(%rsp)

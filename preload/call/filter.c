@@ -11,19 +11,17 @@
 #include "preload/call/match.h"
 #include "preload/hook.h"
 
-enum { SETTINGS_LOOKED_AT = 64 };
+enum { COUNTS = LORG_CALL_COUNT | LORG_CALL_TIME | LORG_CALL_MEMORY };
 
-static struct lorg_call_setting *setting_at(const struct call_settings *settings, uint32_t number)
+/*
+ * The events are used up: what they were for is switched off here, and if that was all, who placed the function's patch
+ * takes it out. Of a private collector that is the function, in a lorgd one session's setting.
+ */
+static void run_out(struct thread *self, const struct call_target *target, struct lorg_call_setting *setting, int rate)
 {
-	return number && number <= settings->setting_count ? settings->setting + (number - 1) : 0;
-}
-
-/* The function's events are used up: they are switched off here, and if that was all, who placed its patch takes it out. */
-static void run_out(struct thread *self, const struct call_target *target, const struct lorg_call_setting *setting, int rate)
-{
-	const uint32_t counts = LORG_CALL_COUNT | LORG_CALL_TIME | LORG_CALL_MEMORY;
+	uint32_t *gate = setting->session ? &setting->gate : &target->control->gate;
 	/* The one that switches it off says so. */
-	if (!(__atomic_fetch_and(&target->control->gate, counts, __ATOMIC_RELAXED) & ~counts))
+	if (!(__atomic_fetch_and(gate, (uint32_t)COUNTS, __ATOMIC_RELAXED) & ~(uint32_t)COUNTS))
 		return;
 	/* Release: who sees the count finds the gate shut. */
 	__atomic_fetch_add(&target->settings->shared->idle, 1, __ATOMIC_RELEASE);
@@ -68,20 +66,26 @@ static struct lorg_call_setting *budget_of(const struct call_target *target)
 {
 	struct lorg_call_setting *setting = 0;
 	uint32_t number = target->settings ? target->control->setting : 0;
-	for (int i = 0; number && i < SETTINGS_LOOKED_AT && (setting = setting_at(target->settings, number)) && !has_limit(setting); i++)
+	for (int i = 0; number && i < SETTINGS_LOOKED_AT && (setting = call_setting_at(target->settings, number)) && !has_limit(setting); i++)
 		number = setting->next;
 	return setting && has_limit(setting) ? setting : 0;
+}
+
+int filter_spend_one(struct thread *self, const struct call_target *target, struct lorg_call_setting *setting, uint32_t count)
+{
+	return spend_events(self, target, setting, count) && spend_rate(self, target, setting, count);
 }
 
 int filter_spend(struct thread *self, const struct call_target *target, uint32_t count)
 {
 	struct lorg_call_setting *setting = budget_of(target);
-	return !setting || (spend_events(self, target, setting, count) && spend_rate(self, target, setting, count));
+	return !setting || filter_spend_one(self, target, setting, count);
 }
 
-static int wants(const struct lorg_call_setting *setting, const struct call_thread *call, uint64_t caller)
+static int wants(const struct lorg_call_setting *setting, const struct call_target *target, const struct call_thread *call,
+		 uint64_t caller)
 {
-	if (!setting->kind || (setting->kind & LORG_KIND_PAUSED))
+	if (!setting_may_tell(setting, target))
 		return 0;
 	if (setting->caller_high && (caller < setting->caller_low || caller >= setting->caller_high))
 		return 0;
@@ -102,7 +106,7 @@ static struct wish wish_of(const struct lorg_call_setting *setting, uint32_t gat
 	struct wish wish = {.gate = gate};
 	if (!setting->program)
 		return wish;
-	if (!match_call(run, self, target, setting->program, caller))
+	if (!match_call(run, self, target, setting->program, caller, 0))
 		return (struct wish){0};
 	const struct lorg_match_evaluation *said = &run->evaluation;
 	int of_program = said->return_trace || said->exception_trace;
@@ -136,11 +140,11 @@ static void ask_settings(struct call_verdict *verdict, struct thread *self, cons
 {
 	uint32_t number = target->control->setting;
 	for (int i = 0; number && i < SETTINGS_LOOKED_AT; i++) {
-		struct lorg_call_setting *setting = setting_at(target->settings, number);
-		if (!setting)
+		struct lorg_call_setting *setting = call_setting_at(target->settings, number);
+		if (!setting || setting_is_free(setting))
 			return;
 		number = setting->next;
-		if (!wants(setting, call, caller))
+		if (!wants(setting, target, call, caller))
 			continue;
 		struct wish wish = wish_of(setting, gate, run, self, target, caller);
 		if (!wish.gate && setting->program)

@@ -280,9 +280,30 @@ struct call_frame *frame_take(struct call_thread *call, uintptr_t slot)
 		return 0;
 	frame->below = 0;
 	frame->outer_timed = frame->outer_memory = 0;
+	frame->asked = 0;
 	frame->delayed = frame->no_exception = frame->has_message = frame->limited = frame->outer_waits = 0;
 	frame->arguments = 0;
 	return frame;
+}
+
+struct call_asked *frame_asked(struct call_thread *call, const struct call_frame *frame)
+{
+	for (uint32_t block = 0; block < CALL_FRAME_BLOCKS && call->blocks[block]; block++) {
+		size_t number = (size_t)(frame - call->blocks[block]), count = (size_t)CALL_FRAMES_FIRST << block;
+		if (frame < call->blocks[block] || number >= count)
+			continue;
+		struct call_asked *asked = call->asked[block], *seen = 0;
+		if (asked)
+			return asked + number;
+		asked = private_memory(count * sizeof *asked);
+		if (!asked)
+			return 0;
+		__asm__ volatile("cmpxchgq %2, %1" : "+a"(seen), "+m"(call->asked[block]) : "r"(asked) : "memory", "cc");
+		if (seen) /* a handler's */
+			raw_munmap(asked, count * sizeof *asked);
+		return call->asked[block] + number;
+	}
+	return 0;
 }
 
 void frame_free(struct call_thread *call, struct call_frame *frame)

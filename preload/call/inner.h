@@ -5,6 +5,7 @@
 
 #include "preload/call/call.h"
 #include "preload/core/event.h"
+#include "preload/core/flags.h"
 #include "preload/term/external.h"
 
 /* The program's registers, as entry.S pushes them on the long way. */
@@ -21,6 +22,12 @@ struct call_registers {
 
 enum call_frame_state { CALL_FRAME_FREE = 0, CALL_FRAME_OPEN = 1, CALL_FRAME_LEFT = 2 };
 
+/* Which sessions are told of an open call's end, by their slots. */
+enum call_asked_set { ASKED_RETURN, ASKED_EXCEPTION, ASKED_RETURN_TO, ASKED_META_RETURN, ASKED_META_EXCEPTION, ASKED_SETS };
+struct call_asked {
+	uint64_t set[ASKED_SETS][LORG_SESSIONS / 64];
+};
+
 /* What an open call keeps beside its target. Owner: the thread that entered; the one that returns frees it. */
 struct call_frame {
 	struct call_target *target;
@@ -28,7 +35,7 @@ struct call_frame {
 	uintptr_t slot;	 /* whose it is: a frame that was given to another slot says so */
 	uint64_t entered; /* tick */
 	uint32_t outer_timed, outer_memory; /* of the thread: whose time and allocations were counted; put back at the return */
-	uint64_t reserved;
+	struct call_asked *asked; /* by sessions of a lorgd; NULL: by none */
 	uint8_t gate;	 /* enum lorg_call_gate bits at its entry */
 	uint8_t state;	 /* atomic; enum call_frame_state; taken with a CAS from FREE or LEFT */
 	uint8_t delayed : 1; /* told at the return, when it has lasted long enough */
@@ -78,6 +85,7 @@ struct call_thread {
 	uintptr_t alternate_low, alternate_high; /* of its signal stack; 0: none seen */
 	uint32_t frames_fresh, frames_hint;
 	struct call_frame *blocks[CALL_FRAME_BLOCKS];
+	struct call_asked *asked[CALL_FRAME_BLOCKS]; /* one a frame of the block; NULL: no session has asked yet */
 	struct lorg_function_counter *counters[2][CALL_COUNTER_CHUNKS]; /* directories, the vfork child's last; all set, or none */
 	uint8_t value_buffer[CALL_VALUE_BYTES];
 	uint8_t value_busy;		/* 1: a value is being written, and a handler must not use `value_buffer` */
@@ -128,6 +136,8 @@ static inline struct call_thread *call_thread(struct thread *self)
 }
 HIDDEN struct call_frame *frame_take(struct call_thread *call, uintptr_t slot);
 HIDDEN void frame_free(struct call_thread *call, struct call_frame *frame);
+/* Room for what is asked of one of the thread's frames; NULL: no memory. */
+HIDDEN struct call_asked *frame_asked(struct call_thread *call, const struct call_frame *frame);
 /* True if the frame is (still) that slot's. */
 static inline int frame_is_of(const struct call_frame *frame, uintptr_t slot)
 {
@@ -150,6 +160,40 @@ HIDDEN void count_go_on(struct thread *self, struct call_thread *call);
 
 struct match_run;
 
+/* Of a function: two a session. */
+enum { SETTINGS_LOOKED_AT = 256 };
+
+static inline struct lorg_call_setting *call_setting_at(const struct call_settings *settings, uint32_t number)
+{
+	return number && number <= settings->setting_count ? settings->setting + (number - 1) : 0;
+}
+
+/* A place for a caller to come: those behind it are free, too. */
+static inline int setting_is_free(const struct lorg_call_setting *setting)
+{
+	return setting->caller_high == LORG_CALLER_FREE;
+}
+
+/* Whether it asks for messages of calls that come this way; other settings are those of counters. */
+static inline int setting_may_tell(const struct lorg_call_setting *setting, const struct call_target *target)
+{
+	return (setting->kind & target->kind) && (setting->gate & LORG_CALL_ENTRY);
+}
+
+/* True where its calls are told to sessions of a lorgd, each by itself; else there is one, in slot 0. */
+static inline int call_has_sessions(const struct call_target *target)
+{
+	const struct call_settings *settings = target->settings;
+	const struct lorg_call_setting *first = settings ? call_setting_at(settings, target->control->setting) : 0;
+	return first && first->session;
+}
+
+/* The calling thread's flags in a session; slot: of a setting, which others may have written. */
+static inline uint32_t call_session_flags(const struct thread *self, uint32_t slot)
+{
+	return slot < LORG_SESSIONS ? session_flags(self->process, slot) : 0;
+}
+
 /* What is told of a call: it is the bits of its gate that are left. */
 struct call_verdict {
 	uint32_t gate;	 /* of ENTRY, RETURN, RETURN_TO; all others stay as they are */
@@ -165,22 +209,52 @@ struct call_verdict {
 HIDDEN struct call_verdict filter_call(struct thread *self, const struct call_thread *call, const struct call_target *target,
 				       uint32_t gate, uint64_t caller, struct match_run *run);
 
+/* Takes `count` events of what one session may still be told of the function; 0: there are none left. */
+HIDDEN int filter_spend_one(struct thread *self, const struct call_target *target, struct lorg_call_setting *setting, uint32_t count);
 /* Takes `count` events of what the function may still tell; 0: there are none left. */
 HIDDEN int filter_spend(struct thread *self, const struct call_target *target, uint32_t count);
+
+/* ---- sessions.c -------------------------------------------------------- */
+
+/* A call that sessions may ask for: what telling it comes to. */
+struct call_told {
+	uint32_t gate;	  /* LORG_CALL_ENTRY: somebody was told; LORG_CALL_RETURN, LORG_CALL_RETURN_TO: somebody will be */
+	uint64_t tick;	  /* of the first event; 0: none */
+	uint8_t counts_depth; /* as in struct call_verdict */
+	struct call_asked asked;
+};
+/* run: begun by the first program that is evaluated; match_end has to follow. recorded 1: the lean entry is written already. */
+HIDDEN void sessions_tell_entry(struct thread *self, const struct call_thread *call, const struct call_target *target,
+				const struct call_registers *registers, uint64_t caller, int recorded, struct match_run *run,
+				struct call_told *told);
+HIDDEN void sessions_tell_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers);
+/* type, what: of the exception. */
+HIDDEN void sessions_tell_left(struct thread *self, const struct call_frame *frame, uint32_t kind, struct event_bytes type,
+			       struct event_bytes what);
+/* Those that want to know where a call returns to are added to `sessions`, or (any 0) are all that is in it. Returns 1. */
+static inline int sessions_add_return_to(uint64_t sessions[LORG_SESSIONS / 64], const struct call_frame *frame, int any)
+{
+	for (int i = 0; i < LORG_SESSIONS / 64; i++)
+		sessions[i] = (any ? sessions[i] : 0) | frame->asked->set[ASKED_RETURN_TO][i];
+	return 1;
+}
+HIDDEN void sessions_tell_return_to(struct thread *self, const uint64_t sessions[LORG_SESSIONS / 64], uint64_t address);
 
 /* ---- value.c ----------------------------------------------------------- */
 
 /*
  * CALL with its arguments, or without, since no values are asked for or the process has the flag arity; and what a match
- * specification has added. Returns its tick, 0: lost.
+ * specification has added. session_kind: whose it is, as in the event. Returns its tick, 0: lost.
  */
 HIDDEN uint64_t value_write_call(struct thread *self, const struct call_target *target, const struct call_registers *registers,
-				 uint64_t caller, int with_arguments, int arity, struct event_bytes message);
+				 uint64_t caller, uint32_t session_kind, int with_arguments, int arity, struct event_bytes message);
 /* Keeps the arguments, if values are asked for, and the message until the return. */
 HIDDEN void value_keep_arguments(struct call_thread *call, struct call_frame *frame, const struct call_registers *registers,
 				 struct event_bytes message);
 HIDDEN void value_drop_arguments(struct call_thread *call, struct call_frame *frame);
-HIDDEN void value_write_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers);
+/* One event for each of session_kinds. */
+HIDDEN void value_write_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers,
+			       const uint32_t *session_kinds, uint32_t count);
 /* registers NULL: it was left without a return. */
 HIDDEN void value_write_done(struct thread *self, struct call_thread *call, const struct call_frame *frame,
 			     const struct call_registers *registers, uint64_t caller);

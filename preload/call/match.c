@@ -10,6 +10,8 @@
  */
 #include "preload/call/match.h"
 
+#include "preload/call/quick.h"
+
 static lorg_term failed(struct match_run *run, enum lorg_term_failure failure)
 {
 	return lorg_term_failed(&run->terms, failure);
@@ -155,17 +157,22 @@ static const struct lorg_match_context call_context = {
 	.load_string = load_string,
 };
 
-int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller_address)
+int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller_address,
+	       uint32_t session)
 {
 	const struct call_settings *settings = target->settings;
 	struct lorg_match_program room;
 	if (!run->begun && !match_begin(run, self))
 		return 0;
+	/* What the specification before this one has made was told already. */
+	run->terms.used = 0;
 	const struct lorg_match_program *opened =
 		program < settings->size ? match_program(run, (const char *)settings->shared + program, settings->size - program, &room) : 0;
 	if (!opened || opened->dialect != LORG_DIALECT_CALL)
 		return 0;
+	call_quick_learn(target, (const char *)settings->shared + program, opened);
 	run->caller = caller_address;
+	run->session = session;
 	value_look(&run->look, self, target, run->registers);
 	uint32_t count = value_simple_arguments(&run->look, opened->arguments, run->arguments);
 	return match_evaluate(run, opened, &call_context, count);

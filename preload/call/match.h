@@ -32,6 +32,7 @@ struct match_run {
 	uint8_t told;	  /* of the last evaluation: the event is to be written */
 	uint32_t control_word; /* MXCSR, while saved */
 	uint32_t process_index; /* whose scratch memory it is */
+	uint32_t session; /* slot whose specification it is: its actions change what this one asks for. match_begin sets 0 */
 	struct thread *self;
 	uint64_t *memory;
 	struct event_bytes message; /* of the last evaluation: what {message, V} adds, encoded as in events */
@@ -55,10 +56,11 @@ static inline void match_run_registers(struct match_run *run, const struct call_
 }
 
 /*
- * Evaluates the program at that offset of the target's control. 1: a clause matched; run->told, run->message and
+ * Evaluates the program of a session (slot) at that offset of the target's control. 1: a clause matched; run->told, run->message and
  * run->evaluation say the rest. 0: none did, or it could not be evaluated.
  */
-HIDDEN int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller);
+HIDDEN int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller,
+		       uint32_t session);
 
 /* ---- for runs of other hooks -------------------------------------------- */
 
@@ -85,6 +87,47 @@ HIDDEN lorg_term match_get_seq_token(struct lorg_match_evaluation *evaluation);
 HIDDEN bool match_is_seq_trace(struct lorg_match_evaluation *evaluation);
 HIDDEN lorg_term match_process_dump(struct lorg_match_evaluation *evaluation);
 HIDDEN void match_display(struct lorg_match_evaluation *evaluation, lorg_term term);
+
+/*
+ * Programs that this image has verified. Key: where it lies, and its number. Taken with a CAS of `memory`; `ready` is stored
+ * last (release), and all stays as it is then. A fork child has its parent's, which lie where they were.
+ */
+struct match_known {
+	const void *memory;
+	uint32_t ready;
+	uint32_t number;
+	struct lorg_match_program program;
+};
+enum { MATCH_KNOWN_BITS = 10, MATCH_KNOWN = 1 << MATCH_KNOWN_BITS, MATCH_PROBES = 16 };
+extern HIDDEN struct match_known match_known[MATCH_KNOWN];
+
+/* The number of the program that stands there just now. */
+static inline uint32_t match_number(const void *memory)
+{
+	return __atomic_load_n(&((const struct lorg_match_head *)memory)->number, __ATOMIC_RELAXED);
+}
+
+static inline struct match_known *match_known_place(const void *memory, uint32_t number, uint32_t probe)
+{
+	uint32_t hash = ((uint32_t)((uintptr_t)memory >> 3) + number * 0x85ebca6bu) * 0x9e3779b1u;
+	return &match_known[((hash >> (32 - MATCH_KNOWN_BITS)) + probe) % MATCH_KNOWN];
+}
+
+/* NULL: not verified yet. */
+static inline const struct lorg_match_program *match_known_program(const void *memory)
+{
+	const uint32_t number = match_number(memory);
+	for (uint32_t i = 0; i < MATCH_PROBES; i++) {
+		const struct match_known *place = match_known_place(memory, number, i);
+		const void *seen = __atomic_load_n(&place->memory, __ATOMIC_RELAXED);
+		/* Acquire: pairs with the release when it was made ready. */
+		if (!seen)
+			break;
+		if (seen == memory && __atomic_load_n(&place->ready, __ATOMIC_ACQUIRE) && place->number == number)
+			return &place->program;
+	}
+	return 0;
+}
 
 static inline struct match_run *match_run_of(const struct lorg_match_evaluation *evaluation)
 {

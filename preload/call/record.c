@@ -21,6 +21,7 @@ _Static_assert(__builtin_offsetof(struct lorg_function_control, gate) == 0, "ent
 _Static_assert(THREAD_PACKET == __builtin_offsetof(struct thread, packet), "entry_offsets.h");
 _Static_assert(THREAD_NOT_PLAIN == __builtin_offsetof(struct thread, not_plain), "entry_offsets.h");
 _Static_assert(THREAD_GUARDED == __builtin_offsetof(struct thread, guarded), "entry_offsets.h");
+_Static_assert(THREAD_GUARDED == __builtin_offsetof(struct thread, busy), "entry.S looks at it alone where flags have been seen");
 _Static_assert(THREAD_CALL_REGION == __builtin_offsetof(struct thread, call_region), "entry_offsets.h");
 _Static_assert(THREAD_CALL_COUNTERS == __builtin_offsetof(struct thread, call_counters), "entry_offsets.h");
 _Static_assert(PACKET_COMMITTED == __builtin_offsetof(struct lorg_packet, committed), "entry_offsets.h");
@@ -29,6 +30,28 @@ _Static_assert(PACKET_POSITION == __builtin_offsetof(struct lorg_packet, positio
 _Static_assert(PACKET_HEAD == LORG_PACKET_HEAD && CHUNK_SIZE == LORG_CHUNK_SIZE, "entry_offsets.h");
 _Static_assert(EVENT_CALL_ENTRY == LORG_EVENT_CALL_ENTRY && EVENT_RETURN == LORG_EVENT_RETURN, "entry_offsets.h");
 _Static_assert(GATE_ENTRY == LORG_CALL_ENTRY && GATE_ENTRY_AND_RETURN == (LORG_CALL_ENTRY | LORG_CALL_RETURN), "entry_offsets.h");
+_Static_assert(GATE_FILTER == LORG_CALL_FILTER, "entry_offsets.h");
+_Static_assert(GATE_COUNTS == (LORG_CALL_COUNT | LORG_CALL_TIME | LORG_CALL_MEMORY), "entry_offsets.h");
+_Static_assert(TARGET_FLAGS == __builtin_offsetof(struct call_target, flags), "entry_offsets.h");
+_Static_assert(TARGET_SETTINGS == __builtin_offsetof(struct call_target, settings), "entry_offsets.h");
+_Static_assert(PLAN_NO_CALLER == LORG_PLAN_NO_CALLER && CALLER_FREE == (int64_t)LORG_CALLER_FREE, "entry_offsets.h");
+_Static_assert(SETTINGS_SETTING == __builtin_offsetof(struct call_settings, setting), "entry_offsets.h");
+_Static_assert(SETTINGS_COUNT == __builtin_offsetof(struct call_settings, setting_count), "entry_offsets.h");
+_Static_assert(CONTROL_SETTING == __builtin_offsetof(struct lorg_function_control, setting), "entry_offsets.h");
+_Static_assert(LOOKED_AT == SETTINGS_LOOKED_AT, "entry_offsets.h");
+_Static_assert(SETTING_SIZE == sizeof(struct lorg_call_setting), "entry_offsets.h");
+_Static_assert(SETTING_PROGRAM == __builtin_offsetof(struct lorg_call_setting, program), "entry_offsets.h");
+_Static_assert(SETTING_NEXT == __builtin_offsetof(struct lorg_call_setting, next), "entry_offsets.h");
+_Static_assert(SETTING_DEPTH == __builtin_offsetof(struct lorg_call_setting, maximum_depth), "entry_offsets.h");
+_Static_assert(SETTING_LEAST_TICKS == __builtin_offsetof(struct lorg_call_setting, least_ticks), "entry_offsets.h");
+_Static_assert(SETTING_LIMIT_EVENTS == __builtin_offsetof(struct lorg_call_setting, limit_events), "entry_offsets.h");
+_Static_assert(SETTING_LIMIT_RATE == __builtin_offsetof(struct lorg_call_setting, limit_rate), "entry_offsets.h");
+_Static_assert(GATE_VALUES_OR_RETURN_TO == (LORG_CALL_VALUES | LORG_CALL_RETURN_TO), "entry_offsets.h");
+_Static_assert(SETTING_CALLER_LOW == __builtin_offsetof(struct lorg_call_setting, caller_low), "entry_offsets.h");
+_Static_assert(SETTING_CALLER_HIGH == __builtin_offsetof(struct lorg_call_setting, caller_high), "entry_offsets.h");
+_Static_assert(THREAD_CALL == __builtin_offsetof(struct thread, call), "entry_offsets.h");
+_Static_assert(CALL_DEPTH == __builtin_offsetof(struct call_thread, depth), "entry_offsets.h");
+_Static_assert(CALL_THROWN_COUNT == __builtin_offsetof(struct call_thread, thrown_count), "entry_offsets.h");
 _Static_assert(GATE_COUNT == LORG_CALL_COUNT && TICK_MASK == LORG_TICK_MASK, "entry_offsets.h");
 _Static_assert(COUNTER_SIZE == sizeof(struct lorg_function_counter), "entry_offsets.h");
 _Static_assert(COUNTER_FUNCTION == __builtin_offsetof(struct lorg_function_counter, function), "entry_offsets.h");
@@ -144,6 +167,7 @@ void call_thunk_write(void *at, uint32_t index)
 	memcpy(at, code, sizeof code);
 	memcpy((char *)at + sizeof code, &target, sizeof target);
 	memcpy((char *)at + sizeof code + sizeof target, &stub, sizeof stub);
+	call_fault_note((uintptr_t)at);
 }
 
 /* ---- in ---------------------------------------------------------------- */
@@ -171,6 +195,7 @@ struct entering {
 	uint8_t tail;	  /* 1: a tail call: the stub's return point stands in the slot already */
 	uint8_t has_shadow, recorded;
 	struct call_verdict verdict;
+	const struct call_asked *asked; /* by sessions of a lorgd; NULL: the function has none */
 };
 
 static void record_entry(struct entering *entering)
@@ -180,10 +205,24 @@ static void record_entry(struct entering *entering)
 		return;
 	int values = entering->gate & LORG_CALL_VALUES;
 	if (values || entering->verdict.message.length)
-		entering->entered = value_write_call(self, entering->target, entering->registers, entering->from, values,
-						     entering->verdict.no_arguments, entering->verdict.message);
+		entering->entered = value_write_call(self, entering->target, entering->registers, entering->from,
+						     entering->target->kind << 16, values, entering->verdict.no_arguments,
+						     entering->verdict.message);
 	else
 		event_write_word(self, LORG_EVENT_CALL_ENTRY, entering->target->function);
+}
+
+/* Without room for it nothing of the call's end is told. */
+static void keep_asked(const struct entering *entering, struct call_frame *frame)
+{
+	const uint32_t ends = LORG_CALL_RETURN | LORG_CALL_RETURN_TO;
+	if (!(entering->gate & ends))
+		return;
+	frame->asked = frame_asked(entering->call, frame);
+	if (frame->asked)
+		*frame->asked = *entering->asked;
+	else
+		frame->gate &= (uint8_t)~ends;
 }
 
 static void fill_frame(const struct entering *entering, struct call_frame *frame)
@@ -191,6 +230,8 @@ static void fill_frame(const struct entering *entering, struct call_frame *frame
 	struct call_thread *call = entering->call;
 	frame->target = entering->target;
 	frame->gate = (uint8_t)entering->gate;
+	if (entering->asked)
+		keep_asked(entering, frame);
 	frame->delayed = entering->verdict.delayed;
 	frame->no_exception = entering->verdict.no_exception;
 	frame->limited = entering->verdict.limited;
@@ -212,12 +253,12 @@ static int open_frame(const struct entering *entering)
 	int needs_return = (entering->gate & NEEDS_RETURN) || entering->verdict.counts_depth;
 	if (!entering->has_shadow || !needs_return || (entering->target->flags & LORG_PLAN_ENTRY_ONLY))
 		return 0;
-	int needs_frame = entering->tail || (entering->gate & NEEDS_FRAME);
+	int needs_frame = entering->tail || entering->asked || (entering->gate & NEEDS_FRAME);
 	if (needs_frame && entering->call)
 		frame = frame_take(entering->call, entering->slot);
 	if (frame)
 		fill_frame(entering, frame);
-	else if (needs_frame && (entering->tail || !(entering->gate & LORG_CALL_RETURN) || entering->verdict.delayed))
+	else if (needs_frame && (entering->tail || entering->asked || !(entering->gate & LORG_CALL_RETURN) || entering->verdict.delayed))
 		return 0;
 	if (entering->tail) {
 		frame->below = *owner;
@@ -247,7 +288,27 @@ static int tell_entry(struct entering *entering)
 	return open_frame(entering);
 }
 
-/* Not inline: a run takes room on the stack, which the other calls do without. */
+/* Sessions of a lorgd ask, each by itself. Not inline: a run takes room on the stack, which the other calls do without. */
+static __attribute__((noinline)) int enter_sessions(struct entering *entering)
+{
+	struct match_run run;
+	struct call_told told;
+	run.begun = 0;
+	match_run_registers(&run, entering->registers, (uintptr_t)entering->program_frame);
+	count_entry(entering);
+	sessions_tell_entry(entering->self, entering->call, entering->target, entering->registers, entering->from, entering->recorded, &run,
+			    &told);
+	entering->gate = (entering->gate & (LORG_CALL_COUNT | LORG_CALL_TIME | LORG_CALL_MEMORY)) | told.gate;
+	entering->entered = told.tick;
+	entering->verdict.counts_depth = told.counts_depth;
+	entering->asked = &told.asked;
+	int result = open_frame(entering);
+	if (run.begun)
+		match_end(&run);
+	return result;
+}
+
+/* Not inline, likewise. */
 static __attribute__((noinline)) int enter_filtered(struct entering *entering)
 {
 	const uint32_t decided = LORG_CALL_ENTRY | LORG_CALL_RETURN | LORG_CALL_RETURN_TO;
@@ -279,7 +340,7 @@ static int enter(struct entering *entering)
 				 ? 0
 				 : caller_outside(entering->caller, entering->slot, (uintptr_t)entering->program_frame);
 	if (entering->gate & LORG_CALL_FILTER)
-		return enter_filtered(entering);
+		return call_has_sessions(entering->target) ? enter_sessions(entering) : enter_filtered(entering);
 	return tell_entry(entering);
 }
 
@@ -295,6 +356,7 @@ int call_entered(struct call_registers *registers, struct lorg_packet *packet)
 	entering.call = 0;
 	entering.entered = 0;
 	entering.verdict = (struct call_verdict){0};
+	entering.asked = 0;
 	registers->word = __atomic_load_n(&target->body, __ATOMIC_ACQUIRE);
 	if (entering.recorded)
 		event_finish_packet(packet, this_thread.process_index);
@@ -312,6 +374,11 @@ static void frame_returned(struct thread *self, struct call_frame *frame, const 
 	uint64_t now = frame->gate & LORG_CALL_TIME || frame->delayed ? clock_now() : 0;
 	if (self->call)
 		frame_close(self, self->call, frame, now);
+	if (frame->asked) {
+		if (frame->gate & LORG_CALL_RETURN)
+			sessions_tell_return(self, frame, registers);
+		return;
+	}
 	if (__builtin_expect(self->flags_matter, 0) && !(process_flags(self) & LORG_TRACE_CALL))
 		return;
 	if (frame->delayed && now - frame->entered < frame->least_ticks)
@@ -324,7 +391,7 @@ static void frame_returned(struct thread *self, struct call_frame *frame, const 
 	if (done)
 		value_write_done(self, self->call, frame, registers, caller);
 	else if (frame->gate & LORG_CALL_VALUES)
-		value_write_return(self, frame, registers);
+		value_write_return(self, frame, registers, &(uint32_t){frame->target->kind << 16}, 1);
 	else
 		event_write_word(self, LORG_EVENT_RETURN, frame->target->function);
 }
@@ -332,14 +399,15 @@ static void frame_returned(struct thread *self, struct call_frame *frame, const 
 /* The calls that share the slot, the last one of a chain of tail calls first. self NULL: nothing is told. */
 static void close_chain(struct thread *self, uintptr_t slot, const struct call_registers *registers, uint64_t caller)
 {
-	uint64_t owner = *owner_word(slot);
-	int return_to = 0;
+	uint64_t owner = *owner_word(slot), sessions[LORG_SESSIONS / 64];
+	int return_to = 0, asked = 0;
 	for (struct call_frame *frame; (frame = owner_frame(owner)) != 0; owner = frame->below) {
 		if (!frame_is_of(frame, slot))
 			return;
 		if (self) {
 			frame_returned(self, frame, registers, caller);
-			return_to |= (frame->gate & LORG_CALL_RETURN_TO) && !frame->delayed;
+			return_to |= (frame->gate & LORG_CALL_RETURN_TO) && !frame->delayed && !frame->asked;
+			asked = __builtin_expect(frame->asked != 0, 0) ? sessions_add_return_to(sessions, frame, asked) : asked;
 		}
 		frame_free(self ? self->call : 0, frame);
 	}
@@ -349,6 +417,8 @@ static void close_chain(struct thread *self, uintptr_t slot, const struct call_r
 		event_write_word(self, LORG_EVENT_RETURN, owner_target(owner)->function);
 	if (return_to && caller && (!self->flags_matter || (process_flags(self) & LORG_TRACE_RETURN_TO)))
 		EVENT_WRITE(self, RETURN_TO, .address = caller);
+	if (__builtin_expect(asked && caller, 0))
+		sessions_tell_return_to(self, sessions, caller);
 }
 
 void call_returned(struct call_registers *registers)

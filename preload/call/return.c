@@ -30,7 +30,9 @@ struct leaving {
 	struct call_thread *call; /* may be NULL */
 	enum call_left kind;
 	struct event_bytes type, what;
-	int return_to; /* 1: some session wants to know who goes on */
+	int return_to; /* 1: somebody wants to know who goes on */
+	int asked;	 /* 1: `sessions` are those of a lorgd that do */
+	uint64_t sessions[LORG_SESSIONS / 64];
 };
 
 void frame_close(struct thread *self, struct call_thread *call, struct call_frame *frame, uint64_t now)
@@ -51,11 +53,25 @@ static void tell_left(const struct leaving *leaving, uint32_t function, uint64_t
 	event_write(leaving->self, LORG_EVENT_EXCEPTION_FROM, &event, sizeof event, bytes, 2, 0);
 }
 
+/* Whoever has asked for it is told who goes on: once, however many calls are left. */
+static void tell_return_to(const struct leaving *leaving, uint64_t address)
+{
+	if (leaving->return_to)
+		EVENT_WRITE(leaving->self, RETURN_TO, .address = address);
+	if (leaving->asked)
+		sessions_tell_return_to(leaving->self, leaving->sessions, address);
+}
+
 static void leave_frame(struct leaving *leaving, struct call_frame *frame, uint64_t caller)
 {
 	uint64_t now = clock_now();
 	if (leaving->call)
 		frame_close(leaving->self, leaving->call, frame, now);
+	if (frame->asked) {
+		leaving->asked = sessions_add_return_to(leaving->sessions, frame, leaving->asked);
+		sessions_tell_left(leaving->self, frame, leaving->kind, leaving->type, leaving->what);
+		return;
+	}
 	if (frame->delayed && now - frame->entered < frame->least_ticks)
 		return;
 	if (leaving->self->flags_matter && !(process_flags(leaving->self) & LORG_TRACE_CALL))
@@ -94,10 +110,12 @@ static void leave_slot(struct leaving *leaving, uintptr_t slot)
 static void leave_between(struct leaving *leaving, uintptr_t low, uintptr_t high)
 {
 	low = (low + 7) & ~(uintptr_t)7;
-	while (low < high && shadow_known(low)) {
+	while (low < high) {
 		uintptr_t end = (low | (REGION_SIZE - 1)) + 1;
 		if (end > high)
 			end = high;
+		if (!shadow_known(low)) /* where the beginning is a guess it may lie in none */
+			low = end;
 		for (; low < end; low += 8)
 			if (*return_word(low))
 				leave_slot(leaving, low);
@@ -111,8 +129,8 @@ static void leave_between(struct leaving *leaving, uintptr_t low, uintptr_t high
 static uintptr_t begin_of(const struct call_thread *call, uintptr_t from, uintptr_t to)
 {
 	int same = from <= to && to - from < UNKNOWN_DISTANCE;
-	if (!same && from && from <= to && call && call->stack_high)
-		same = to <= call->stack_high; /* nothing of others lies in the thread's own stack */
+	if (!same && from && from <= to && call && call->stack_high) /* nothing of others lies in the thread's own stack */
+		same = to <= call->stack_high && call->stack_high - from < OWN_STACK;
 	if (same)
 		return from;
 	return to > UNKNOWN_DISTANCE ? to - UNKNOWN_DISTANCE : 0;
@@ -142,8 +160,11 @@ static void describe(struct leaving *leaving, const struct call_thrown *thrown)
 
 static void thrown_advance(struct leaving *leaving, struct call_thrown *thrown, uintptr_t to)
 {
-	uintptr_t low = begin_of(leaving->call, thrown->stack, to);
+	const struct call_thread *call = leaving->call;
+	uintptr_t low = begin_of(call, thrown->stack, to);
 	describe(leaving, thrown);
+	if (low != thrown->stack && call && thrown->stack >= call->alternate_low && thrown->stack < call->alternate_high)
+		leave_between(leaving, thrown->stack, call->alternate_high); /* what the handler has called */
 	leave_between(leaving, low, to);
 	thrown->stack = to;
 }
@@ -194,8 +215,7 @@ void call_caught(struct thread *self, uintptr_t stack, uintptr_t address)
 	if (!call || !call->thrown_count)
 		return;
 	thrown_advance(&leaving, &call->thrown[--call->thrown_count], stack);
-	if (leaving.return_to)
-		EVENT_WRITE(self, RETURN_TO, .address = address);
+	tell_return_to(&leaving, address);
 }
 
 static int on_one_stack(const struct call_thread *call, uintptr_t low, uintptr_t high)
@@ -207,6 +227,13 @@ static int on_one_stack(const struct call_thread *call, uintptr_t low, uintptr_t
 	return own || alternate;
 }
 
+/* A handler on the signal stack jumps back to the thread's own: what stands below there is over, and what the handler has called. */
+static int from_signal_stack(const struct call_thread *call, uintptr_t stack, uintptr_t to)
+{
+	return call && call->stack_high && stack >= call->alternate_low && stack < call->alternate_high &&
+	       to <= call->stack_high && call->stack_high - to < OWN_STACK && (to < call->alternate_low || to >= call->alternate_high);
+}
+
 /* ---- jumps and ends ---------------------------------------------------- */
 
 void call_jumped(struct thread *self, uintptr_t stack, uintptr_t to, uintptr_t address)
@@ -215,12 +242,19 @@ void call_jumped(struct thread *self, uintptr_t stack, uintptr_t to, uintptr_t a
 	match_left(self, to);
 	if (self->call)
 		count_jumped(self, self->call, to);
+	if (call_targets_exist() && from_signal_stack(self->call, stack, to)) {
+		leave_between(&leaving, stack, self->call->alternate_high);
+		leave_between(&leaving, to > UNKNOWN_DISTANCE ? to - UNKNOWN_DISTANCE : 0, to);
+		if (address)
+			tell_return_to(&leaving, address);
+		return;
+	}
 	/* A jump to a stack that is not this one is a switch of coroutines: nothing is left. So both must be known as one. */
 	if (!call_targets_exist() || to <= stack || !on_one_stack(self->call, stack, to))
 		return;
 	leave_between(&leaving, stack, to);
-	if (leaving.return_to && address)
-		EVENT_WRITE(self, RETURN_TO, .address = address);
+	if (address)
+		tell_return_to(&leaving, address);
 }
 
 void call_thread_left(struct thread *self, uintptr_t stack, int cancelled)
@@ -234,6 +268,11 @@ void call_thread_left(struct thread *self, uintptr_t stack, int cancelled)
 }
 
 /* ---- backtrace --------------------------------------------------------- */
+
+int call_address_is_own(uintptr_t address)
+{
+	return address_is_own(address);
+}
 
 int call_backtrace_filter(void **addresses, int count)
 {

@@ -2,6 +2,7 @@
 /* surroundings.c: scratch memory, programs and actions of match specifications in hooks. See match.h. */
 #include "preload/call/match.h"
 
+#include "preload/core/flags.h"
 #include "preload/core/module.h"
 #include "preload/hook.h"
 #include "preload/hooks/port_table.h"
@@ -46,6 +47,7 @@ int match_begin(struct match_run *run, struct thread *self)
 	run->saved = 0;
 	run->level = level;
 	run->told = 0;
+	run->session = 0;
 	run->process_index = self->process_index;
 	run->self = self;
 	run->memory = memory;
@@ -92,33 +94,19 @@ static void restore(struct match_run *run)
 
 /* ---- programs ------------------------------------------------------------------ */
 
-/*
- * Programs that this image has verified. Key: where it lies. Taken with a CAS; `ready` is stored last (release). A fork
- * child has its parent's, which lie where they were.
- */
-static struct known_program {
-	const void *memory;
-	uint32_t ready;
-	struct lorg_match_program program;
-} known_programs[1024];
-enum { KNOWN = sizeof known_programs / sizeof *known_programs, PROBES = 16 };
+struct match_known match_known[MATCH_KNOWN];
 
-static struct known_program *place_of(const void *memory, uint32_t probe)
+static void remember(const void *memory, uint32_t number, const struct lorg_match_program *program)
 {
-	uint32_t hash = (uint32_t)((uintptr_t)memory >> 3) * 0x9e3779b1u;
-	return &known_programs[((hash >> 22) + probe) % KNOWN];
-}
-
-static void remember(const void *memory, const struct lorg_match_program *program)
-{
-	for (uint32_t i = 0; i < PROBES; i++) {
-		struct known_program *place = place_of(memory, i);
+	for (uint32_t i = 0; i < MATCH_PROBES; i++) {
+		struct match_known *place = match_known_place(memory, number, i);
 		const void *nothing = 0;
 		if (!__atomic_compare_exchange_n(&place->memory, &nothing, memory, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-			if (nothing == memory)
+			if (nothing == memory && (!__atomic_load_n(&place->ready, __ATOMIC_ACQUIRE) || place->number == number))
 				return;
 			continue;
 		}
+		place->number = number;
 		place->program = *program;
 		__atomic_store_n(&place->ready, 1, __ATOMIC_RELEASE);
 		return;
@@ -129,25 +117,20 @@ static void remember(const void *memory, const struct lorg_match_program *progra
 static const struct lorg_match_program *verify(struct match_run *run, const void *memory, uint64_t size, struct lorg_match_program *room)
 {
 	uint32_t used = run->terms.used, free = run->terms.scratch_words - used;
+	uint32_t number = size >= sizeof(struct lorg_match_head) ? match_number(memory) : 0;
 	if (size > UINT32_MAX || lorg_match_open(room, memory, size, &lorg_match_limits_inside, (uint32_t *)(run->memory + used), free * 2, 0)) {
 		count(&the_arena.shared->match_broken);
 		return 0;
 	}
-	remember(memory, room);
+	remember(memory, number, room);
 	return room;
 }
 
 const struct lorg_match_program *match_program(struct match_run *run, const void *memory, uint64_t size, struct lorg_match_program *room)
 {
-	for (uint32_t i = 0; i < PROBES; i++) {
-		const struct known_program *place = place_of(memory, i);
-		const void *seen = __atomic_load_n(&place->memory, __ATOMIC_RELAXED);
-		if (seen == memory && __atomic_load_n(&place->ready, __ATOMIC_ACQUIRE))
-			return &place->program;
-		if (!seen || seen == memory)
-			break;
-	}
-	return verify(run, memory, size, room);
+	int is_there = size >= sizeof(struct lorg_match_head) && !((uintptr_t)memory & 7);
+	const struct lorg_match_program *known = is_there ? match_known_program(memory) : 0;
+	return known ? known : verify(run, memory, size, room);
 }
 
 /* ---- evaluating ---------------------------------------------------------------- */
@@ -221,7 +204,7 @@ lorg_term match_self(struct lorg_match_evaluation *evaluation)
 	return pid_of(evaluation->terms, match_run_of(evaluation)->self->process);
 }
 
-/* 'lorg-PID@HOST', of the collector. */
+/* 'lorg-PID@HOST', of the collector; 'lorg@HOST' of a lorgd, which may be another process one day. */
 static lorg_term own_node(struct lorg_terms *terms)
 {
 	char text[96], host[sizeof the_arena.shared->node_name + 1], *at = text;
@@ -229,8 +212,8 @@ static lorg_term own_node(struct lorg_terms *terms)
 	size_t length = text_length(the_arena.shared->node_name, sizeof the_arena.shared->node_name);
 	memcpy(host, the_arena.shared->node_name, length);
 	host[length] = 0;
-	at = text_append(at, end, "lorg-");
-	at = text_append_decimal(at, end, the_arena.shared->collector_pid);
+	at = text_append(at, end, the_arena.live ? "lorg" : "lorg-");
+	at = the_arena.live ? at : text_append_decimal(at, end, the_arena.shared->collector_pid);
 	at = text_append(at, end, "@");
 	at = text_append(at, end, host);
 	return lorg_atom(terms, text, (size_t)(at - text));
@@ -247,64 +230,28 @@ lorg_term match_node(struct lorg_match_evaluation *evaluation, lorg_term of)
 
 /* ---- control word ------------------------------------------------------------------- */
 
-static uint32_t *control_word(void)
+static uint32_t *control_word(const struct lorg_match_evaluation *evaluation)
 {
-	struct lorg_session *session = (void *)((char *)the_arena.shared + the_arena.sessions_offset);
-	return &session->control_word;
+	return &session_at(match_run_of(evaluation)->session)->control_word;
 }
 
 /* Relaxed: a word by itself. */
 uint32_t match_get_tcw(struct lorg_match_evaluation *evaluation)
 {
-	(void)evaluation;
-	return __atomic_load_n(control_word(), __ATOMIC_RELAXED);
+	return __atomic_load_n(control_word(evaluation), __ATOMIC_RELAXED);
 }
 
 uint32_t match_set_tcw(struct lorg_match_evaluation *evaluation, uint32_t value)
 {
-	(void)evaluation;
-	return __atomic_exchange_n(control_word(), value, __ATOMIC_RELAXED);
+	return __atomic_exchange_n(control_word(evaluation), value, __ATOMIC_RELAXED);
 }
 
 /* ---- flags ---------------------------------------------------------------------------- */
 
-uint8_t gate_by_flags(const struct thread *self, uint8_t gate)
-{
-	uint32_t flags = self->flags_matter ? process_flags(self) : UINT32_MAX;
-	if (!(flags & (LORG_TRACE_SEND | LORG_TRACE_RECEIVE)))
-		gate &= (uint8_t)~LORG_GATE_MESSAGE;
-	if (!(flags & LORG_TRACE_PORTS))
-		gate &= (uint8_t)~LORG_GATE_PORT;
-	if (!(flags & LORG_TRACE_RUNNING))
-		gate &= (uint8_t)~LORG_GATE_RUNNING;
-	return gate;
-}
-
-int flags_want(uint32_t mask)
-{
-	const struct thread *self = &this_thread;
-	uint32_t flag = mask & LORG_MASK_SEND ? LORG_TRACE_SEND : LORG_TRACE_RECEIVE;
-	return !self->process || (process_flags(self) & flag);
-}
-
-static bool change_flags(struct thread *self, struct lorg_process *process, uint32_t off, uint32_t on)
-{
-	uint32_t *flags = &process->session[0].flags, before = __atomic_load_n(flags, __ATOMIC_RELAXED);
-	uint32_t after;
-	/* Relaxed: a set by itself; two that change it at once both take effect. */
-	do {
-		after = (before & ~off) | on;
-	} while (!__atomic_compare_exchange_n(flags, &before, after, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	if (after == before)
-		return false;
-	EVENT_WRITE(self, FLAGS, .on = after & ~before, .off = before & ~after, .tid = thread_number(process));
-	return true;
-}
-
 void match_silent(struct lorg_match_evaluation *evaluation, bool on)
 {
 	struct thread *self = match_run_of(evaluation)->self;
-	change_flags(self, self->process, on ? 0 : LORG_TRACE_SILENT, on ? LORG_TRACE_SILENT : 0);
+	flags_change(self, self->process, match_run_of(evaluation)->session, on ? 0 : LORG_TRACE_SILENT, on ? LORG_TRACE_SILENT : 0);
 }
 
 static bool is_named(const struct lorg_terms *terms, lorg_term name, const struct lorg_process *process)
@@ -350,7 +297,7 @@ bool match_trace(struct lorg_match_evaluation *evaluation, lorg_term wanted, uin
 		on &= LORG_TRACE_SUPPORTED;
 	if (!process || tracer != LORG_NONE || (on & ~(uint32_t)LORG_TRACE_SUPPORTED))
 		return false;
-	*changed = change_flags(self, process, off, on);
+	*changed = flags_change(self, process, match_run_of(evaluation)->session, off, on);
 	return true;
 }
 
@@ -628,7 +575,7 @@ void match_display(struct lorg_match_evaluation *evaluation, lorg_term term)
 	struct match_run *run = match_run_of(evaluation);
 	uint64_t steps = run->terms.steps;
 	struct event_bytes terms = encode(run, term);
-	struct lorg_event_DISPLAY event = {.terms_length = terms.length};
+	struct lorg_event_DISPLAY event = {.session = run->session, .terms_length = terms.length};
 	run->terms.steps = steps;
 	event_write(run->self, LORG_EVENT_DISPLAY, &event, sizeof event, &terms, 1, 0);
 }

@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "preload/call/inner.h"
+#include "preload/call/quick.h"
 #include "preload/core/raw.h"
 #include "preload/hook.h"
 #include "preload/term/external.h"
@@ -107,18 +108,6 @@ static uint32_t read_memory(const struct writing *writing, void *to, uint64_t fr
 	}
 	long got = raw_syscall6(SYS_process_vm_readv, raw_getpid(), (long)&local, 1, (long)remote, pieces, 0);
 	return raw_failed(got) ? 0 : (uint32_t)got;
-}
-
-static int64_t sign_extend(uint64_t value, uint32_t size)
-{
-	unsigned unused = size && size < 8 ? 64 - 8 * size : 0;
-	return (int64_t)(value << unused) >> unused;
-}
-
-static uint64_t zero_extend(uint64_t value, uint32_t size)
-{
-	unsigned unused = size && size < 8 ? 64 - 8 * size : 0;
-	return value << unused >> unused;
 }
 
 static uint64_t load(const uint8_t *bytes, uint32_t size)
@@ -768,13 +757,8 @@ static int32_t error_of(const struct desk *desk, const struct call_registers *re
 	return *hook_errno();
 }
 
-static uint32_t session_kind(const struct call_target *target, struct event_bytes message)
-{
-	return target->kind << 16 | (message.length ? LORG_CALL_HAS_MESSAGE : 0);
-}
-
 uint64_t value_write_call(struct thread *self, const struct call_target *target, const struct call_registers *registers, uint64_t caller,
-			  int with_arguments, int arity, struct event_bytes message)
+			  uint32_t session_kind, int with_arguments, int arity, struct event_bytes message)
 {
 	struct desk desk;
 	open_desk(&desk, self, target, (uintptr_t)registers->slot);
@@ -783,14 +767,16 @@ uint64_t value_write_call(struct thread *self, const struct call_target *target,
 	struct event_bytes terms[] = {{desk.writing.out.bytes, desk.writing.out.used}, message};
 	struct lorg_event_CALL event = {.caller = caller,
 					.function = target->function,
-					.session_kind = session_kind(target, message) | (arity ? LORG_CALL_NO_ARGUMENTS : 0),
+					.session_kind = session_kind | (message.length ? LORG_CALL_HAS_MESSAGE : 0) |
+							(arity ? LORG_CALL_NO_ARGUMENTS : 0),
 					.terms_length = terms[0].length + message.length};
 	uint64_t tick = event_write(self, LORG_EVENT_CALL, &event, sizeof event, terms, 2, 0);
 	close_desk(&desk, self);
 	return tick;
 }
 
-void value_write_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers)
+void value_write_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers,
+			const uint32_t *session_kinds, uint32_t count)
 {
 	struct desk desk;
 	open_desk(&desk, self, frame->target, (uintptr_t)&registers->word);
@@ -800,7 +786,10 @@ void value_write_return(struct thread *self, const struct call_frame *frame, con
 					       .function = frame->target->function,
 					       .error = error_of(&desk, registers),
 					       .terms_length = terms.length};
-	event_write(self, LORG_EVENT_RETURN_FROM, &event, sizeof event, &terms, 1, 0);
+	for (uint32_t i = 0; i < count; i++) {
+		event.session_kind = session_kinds[i];
+		event_write(self, LORG_EVENT_RETURN_FROM, &event, sizeof event, &terms, 1, 0);
+	}
 	close_desk(&desk, self);
 }
 
@@ -878,27 +867,6 @@ static int argument_word(const struct writing *writing, const struct lorg_captur
 	return 1;
 }
 
-/* What needs no memory and no vector register; LORG_NONE for all else. */
-static lorg_term simple_term(const struct lorg_capture *capture, uint64_t word)
-{
-	int64_t value;
-	if (capture->size > 8)
-		return LORG_NONE;
-	switch (capture->form) {
-	case LORG_FORM_SIGNED:
-	case LORG_FORM_DESCRIPTOR: value = sign_extend(word, capture->size); break;
-	case LORG_FORM_UNSIGNED:
-	case LORG_FORM_CHAR:
-	case LORG_FORM_CODE:
-	case LORG_FORM_POINTER: value = (int64_t)zero_extend(word, capture->size); break;
-	case LORG_FORM_BOOL: return lorg_boolean((word & 0xff) != 0);
-	default: return LORG_NONE;
-	}
-	if (value < 0 && capture->form != LORG_FORM_SIGNED && capture->form != LORG_FORM_DESCRIPTOR)
-		return LORG_NONE;
-	return lorg_fits_small(value) ? lorg_small(value) : LORG_NONE;
-}
-
 void value_look(struct value_look *look, struct thread *self, const struct call_target *target, const struct call_registers *registers)
 {
 	look->integers[0] = registers->rdi;
@@ -923,16 +891,11 @@ static void look_writing(const struct value_look *look, struct writing *writing)
 
 uint32_t value_simple_arguments(const struct value_look *look, uint64_t wanted, lorg_term *arguments)
 {
-	const struct lorg_plan *plan = look->target->plan;
-	const struct lorg_plan_function *function = look->target->plan_function;
-	uint32_t count = !plan || !function ? 0 : function->argument_count < LORG_CAPTURES ? function->argument_count : LORG_CAPTURES;
-	uint64_t at = count ? (uint64_t)function->arguments - 1 : 0;
-	if (!count || !function->arguments || at > plan->captures_size || plan->captures_size - at < count * sizeof(struct lorg_capture))
-		return 0;
-	const struct lorg_capture *capture = (const struct lorg_capture *)((const char *)plan + plan->captures + at);
+	uint32_t count;
+	const struct lorg_capture *capture = value_captures(look->target, &count);
 	for (uint32_t i = 0; i < count; i++, capture++)
 		arguments[i] = wanted >> i & 1 && capture->place == LORG_PLACE_INTEGER && capture->index < 6
-				       ? simple_term(capture, look->integers[capture->index])
+				       ? value_simple_term(capture, look->integers[capture->index])
 				       : LORG_NONE;
 	return count;
 }

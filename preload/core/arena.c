@@ -22,6 +22,9 @@
 
 struct arena the_arena;
 
+/* attach_late.c: called from outside, in a thread that was stopped. */
+extern HIDDEN long remote_entry(uint32_t what, uint64_t argument) __attribute__((weak));
+
 static const uint8_t gates_off[LORG_HOOKS];
 const uint8_t *hook_gates; /* NULL at first: its value must not need a relocation */
 
@@ -161,9 +164,8 @@ static int ask_by_socket(const struct lorg_settings *settings, struct lorg_offer
 }
 
 /* The token's complement, the arena and the request's number: the descriptors of its answer are wanted. */
-static int ask_for_answer(uint32_t index, int descriptors[RIGHTS])
+static int ask_for_answer(const struct lorg_settings *settings, uint32_t index, int descriptors[RIGHTS])
 {
-	const struct lorg_settings *settings = &the_arena.settings;
 	struct lorg_door_request words = {.request = index};
 	uint8_t answer;
 	for (unsigned i = 0; i < sizeof words.token_complement; i++)
@@ -174,23 +176,36 @@ static int ask_for_answer(uint32_t index, int descriptors[RIGHTS])
 
 int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int descriptors[2])
 {
+	struct lorg_settings settings;
+	arena_reach(&settings);
 	if (!the_arena.by_path)
-		return ask_for_answer(index, descriptors);
-	descriptors[0] = open_descriptor_for(the_arena.settings.collector_pid, plan, O_RDONLY);
+		return ask_for_answer(&settings, index, descriptors);
+	descriptors[0] = open_descriptor_for(settings.collector_pid, plan, O_RDONLY);
 	if (descriptors[0] < 0)
 		return -1;
-	descriptors[1] = open_descriptor_of(the_arena.settings.collector_pid, control);
+	descriptors[1] = open_descriptor_of(settings.collector_pid, control);
 	if (descriptors[1] >= 0)
 		return 0;
 	raw_close(descriptors[0]);
 	return -1;
 }
 
+int arena_collector_is_away(void)
+{
+	const uint64_t long_ns = 10000000000u;
+	const struct lorg_clock *clock = &the_arena.clock;
+	unsigned __int128 passed = (unsigned __int128)(clock_now() - clock->base_tick) * clock->multiplier;
+	uint64_t now = clock->base_ns + (uint64_t)(passed >> 32);
+	uint64_t seen = __atomic_load_n(&the_arena.shared->heartbeat_ns, __ATOMIC_RELAXED);
+	return __atomic_load_n(&the_arena.shared->detached, __ATOMIC_RELAXED) || (now > seen && now - seen > long_ns);
+}
+
 int arena_collector_lives(void)
 {
-	const struct lorg_settings *settings = &the_arena.settings;
-	long descriptor = the_arena.by_path ? open_descriptor_for(settings->collector_pid, settings->node_descriptor, O_RDONLY)
-					    : connect_to_collector(settings);
+	struct lorg_settings settings;
+	arena_reach(&settings);
+	long descriptor = the_arena.by_path ? open_descriptor_for(settings.collector_pid, settings.node_descriptor, O_RDONLY)
+					    : connect_to_collector(&settings);
 	if (descriptor < 0)
 		return 0;
 	raw_close((int)descriptor);
@@ -209,7 +224,7 @@ static int arena_is_right(const struct lorg_arena *shared, uint64_t size)
 {
 	uint64_t room = shared->chunks_offset;
 	return shared->magic == LORG_ARENA_MAGIC && shared->major == LORG_ABI_MAJOR && shared->chunk_size == LORG_CHUNK_SIZE &&
-	       shared->arena_size == size && room < LORG_SEGMENT_SIZE / 4 && room % LORG_CHUNK_SIZE == 0 &&
+	       shared->arena_size == size && room < LORG_SEGMENT_SIZE / 2 && room % LORG_CHUNK_SIZE == 0 &&
 	       shared->chunk_count <= (size - room) / LORG_CHUNK_SIZE && size / LORG_SEGMENT_SIZE <= 64 &&
 	       table_fits(&shared->chunk_control, 8, room) && shared->chunk_control.count >= shared->chunk_count &&
 	       table_fits(&shared->images, LORG_IMAGE_STRIDE, room) && table_fits(&shared->sessions, LORG_SESSION_STRIDE, room) &&
@@ -232,6 +247,10 @@ static int map_arena(int fd, uint64_t size)
 	if (!arena_is_right(shared, size)) {
 		raw_munmap(shared, window);
 		return attach_failed(LORG_ATTACH_OTHER_VERSION);
+	}
+	if (shared->chunks_offset >= window) {
+		raw_munmap(shared, window);
+		return attach_failed(LORG_ATTACH_NOT_MAPPED);
 	}
 	the_arena.size = size;
 	the_arena.chunks_offset = shared->chunks_offset;
@@ -304,7 +323,12 @@ static int attach(const struct lorg_settings *settings)
 		return result;
 	the_arena.by_path = (uint32_t)by_path;
 	the_arena.same_proc = has_same_proc(by_path);
+	the_arena.live = __atomic_load_n(&the_arena.shared->sessions_used, __ATOMIC_RELAXED) != 0;
+	the_arena.port_epoch = __atomic_load_n(&the_arena.shared->port_epoch, __ATOMIC_RELAXED);
+	the_arena.seen_generation = ~the_arena.shared->settings_generation;
 	arena_refresh();
+	/* Release: the address is this library's. */
+	__atomic_store_n(&the_arena.shared->remote_entry, (uint64_t)(uintptr_t)remote_entry, __ATOMIC_RELEASE);
 	__atomic_store_n(&hook_gates, the_arena.shared->gate, __ATOMIC_RELEASE);
 	announced_calls_set(ANNOUNCED_UNKNOWN);
 	return 0;
@@ -324,20 +348,48 @@ void arena_detach(void)
 	announced_calls_set(ANNOUNCED_UNKNOWN);
 }
 
+int arena_attach_again(const struct lorg_settings *settings)
+{
+	struct lorg_settings now;
+	if (!the_arena.shared || __atomic_load_n(&the_arena.shared->detached, __ATOMIC_RELAXED) || !the_program.image)
+		return -1;
+	arena_reach(&now);
+	if (now.collector_pid != settings->collector_pid || !arena_collector_lives())
+		return -1;
+	arena_refresh();
+	/* Release: as when it was attached first. */
+	__atomic_store_n(&hook_gates, the_arena.shared->gate, __ATOMIC_RELEASE);
+	announced_calls_set(ANNOUNCED_UNKNOWN);
+	return 0;
+}
+
 void arena_give_up(enum lorg_attach_failure reason)
 {
 	attach_failed(reason);
 	arena_detach();
 }
 
-void arena_refresh(void)
+/* 1 while a thread reads settings. Taken by a CAS; waited for a moment, as it may be the one that this handler interrupted. */
+static uint32_t refreshing FORK_STATE;
+
+static int refresh_begins(void)
 {
-	struct lorg_arena *shared = the_arena.shared;
-	the_arena.seen_generation = __atomic_load_n(&shared->settings_generation, __ATOMIC_ACQUIRE);
-	if (__atomic_load_n(&shared->detached, __ATOMIC_RELAXED)) {
-		arena_detach();
-		return;
+	for (int i = 0; i < 1000; i++) {
+		uint32_t expected = 0;
+		if (__atomic_compare_exchange_n(&refreshing, &expected, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return 1;
+		if (i > 100 && system_calls_allowed())
+			raw_sleep_ns(20000);
+		else
+			__builtin_ia32_pause();
+		if (__atomic_load_n(&the_arena.shared->settings_generation, __ATOMIC_RELAXED) == the_arena.seen_generation)
+			return 0;
 	}
+	return 0;
+}
+
+static void read_settings(const struct lorg_arena *shared)
+{
 	const struct lorg_session *session = (void *)((char *)shared + the_arena.sessions_offset);
 	uint32_t length = session->message_length;
 	the_arena.message_length = length <= LORG_MESSAGE_MAXIMUM ? length : LORG_MESSAGE_MAXIMUM;
@@ -349,6 +401,57 @@ void arena_refresh(void)
 	the_arena.send_program = session->send_program;
 	the_arena.receive_program = session->receive_program;
 	the_arena.message_programs = (session->send_program ? LORG_MASK_SEND : 0) | (session->receive_program ? LORG_MASK_RECEIVE : 0);
+	uint32_t monitors = 0;
+	for (unsigned i = 0; the_arena.live && i < sizeof the_arena.system_limits / sizeof *the_arena.system_limits; i++) {
+		the_arena.system_limits[i] = session->system_limits[i];
+		monitors |= (session->system_limits[i] != 0) << i;
+	}
+	the_arena.monitors = monitors;
+	the_arena.collector_epoch = __atomic_load_n(&shared->collector_epoch, __ATOMIC_RELAXED);
+	uint32_t epoch = __atomic_load_n(&shared->port_epoch, __ATOMIC_RELAXED);
+	if (epoch != the_arena.port_epoch) {
+		the_arena.port_epoch = epoch;
+		ports_doubt();
+	}
+}
+
+void arena_refresh(void)
+{
+	struct lorg_arena *shared = the_arena.shared;
+	if (!refresh_begins())
+		return;
+	/* Acquire: pairs with the collector's release; the settings are those of this number, or newer. */
+	uint32_t generation = __atomic_load_n(&shared->settings_generation, __ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&shared->detached, __ATOMIC_RELAXED))
+		arena_detach();
+	else
+		read_settings(shared);
+	/* Release: who sees the number finds what was read. */
+	__atomic_store_n(&the_arena.seen_generation, generation, __ATOMIC_RELEASE);
+	__atomic_store_n(&refreshing, 0, __ATOMIC_RELEASE);
+}
+
+void arena_reach(struct lorg_settings *settings)
+{
+	const struct lorg_arena *shared = the_arena.shared;
+	*settings = the_arena.settings;
+	for (int i = 0; i < 100; i++) {
+		/* Acquire, and the fence: what lies between is of one number, which is even. */
+		uint32_t generation = __atomic_load_n(&shared->reach_generation, __ATOMIC_ACQUIRE);
+		if (!generation)
+			return;
+		settings->collector_pid = shared->collector_pid;
+		settings->node_descriptor = shared->node_descriptor;
+		settings->node_size = shared->node_size;
+		memcpy(settings->token, shared->token, sizeof settings->token);
+		memcpy(settings->socket_path, shared->socket_path, sizeof settings->socket_path);
+		settings->socket_path[sizeof settings->socket_path - 1] = 0;
+		__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		if (!(generation & 1) && __atomic_load_n(&shared->reach_generation, __ATOMIC_RELAXED) == generation)
+			return;
+		__builtin_ia32_pause();
+	}
+	*settings = the_arena.settings;
 }
 
 /* ---- addresses ---- */
@@ -525,6 +628,7 @@ void arena_let_go(void)
 void arena_fork_child(void)
 {
 	__atomic_store_n(&growing, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&refreshing, 0, __ATOMIC_RELAXED);
 }
 
 static void raise_to(uint32_t *word, uint32_t value)

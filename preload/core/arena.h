@@ -53,6 +53,12 @@ struct arena {
 	uint32_t programs_size;
 	uint32_t send_program, receive_program; /* as in struct lorg_session */
 	uint32_t same_proc;	      /* 1: /proc is mounted here as it is for the collector */
+	uint32_t live;		      /* 1: a lorgd's: sessions come and go, and settings change while the program runs */
+	uint64_t system_limits[8];    /* of slot 0, 0: nobody asks; index as in collector/session: enum monitor of hooks/monitor.h */
+	uint32_t monitors;	      /* bits of those that are not 0 */
+	uint32_t collector_epoch;     /* as in the arena: another one has taken over since it changed */
+	uint32_t told_epoch;	      /* atomic; to which this image has told what it is: program_tell_again() */
+	uint32_t port_epoch;	      /* as in the arena; before it, nobody may have followed the program's descriptors */
 };
 
 /* The one arena of this program. Owner: start.c until attached, then read-only but for the atomics. */
@@ -74,6 +80,8 @@ HIDDEN int arena_attach(const struct lorg_settings *settings);
 
 /* Forward only from now on; safe at any time. */
 HIDDEN void arena_detach(void);
+/* After that: records again, into the same arena. 0, or -1: the collector that `settings` names is not that which has it. */
+HIDDEN int arena_attach_again(const struct lorg_settings *settings);
 /* The same for an image that cannot be traced: the recording will say so. */
 HIDDEN void arena_give_up(enum lorg_attach_failure reason);
 
@@ -83,11 +91,39 @@ HIDDEN void arena_fork_child(void);
 /* Re-reads settings that the collector changed. Called when settings_generation differs from seen_generation. */
 HIDDEN void arena_refresh(void);
 
+/* The collector's settings are those that were last read, from here on. */
+static inline void arena_look(void)
+{
+	if (__builtin_expect(__atomic_load_n(&the_arena.shared->settings_generation, __ATOMIC_ACQUIRE) != the_arena.seen_generation, 0))
+		arena_refresh();
+}
+
+/*
+ * hooks/port_table.c: nobody has followed the program's descriptors for a while: what was known of them is looked at anew at
+ * the next use.
+ */
+HIDDEN void ports_doubt(void);
+
+/* True where sessions may come at any time: what they have to know of threads and programs is kept, asked for or not. */
+static inline int arena_is_live(void)
+{
+	return the_arena.live && __atomic_load_n(&hook_gates, __ATOMIC_RELAXED) == the_arena.shared->gate;
+}
+
+/*
+ * How the collector is reached now: as the variable LORG said, or as a restarted one has said since. Filled but for
+ * previous_image and preload_path.
+ */
+HIDDEN void arena_reach(struct lorg_settings *settings);
+
 /*
  * The descriptors that the collector has answered request `index` with, opened here: plan (for reading), control.
  * 0, or -1: it cannot be reached any more. Makes system calls; the caller closes both.
  */
 HIDDEN int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int descriptors[2]);
+
+/* True where nobody has looked into the arena for some seconds: a lorgd that has died may be started again. No system call. */
+HIDDEN int arena_collector_is_away(void);
 
 /* True if the collector's process is still there. Makes system calls. */
 HIDDEN int arena_collector_lives(void);

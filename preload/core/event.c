@@ -363,7 +363,8 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 	/* A call may have taken long; the arena may be elsewhere by now. */
 	if (!*fork_guard && !self->claiming && !thread_claim())
 		return 0;
-	int again = self->ending && id != LORG_EVENT_EXIT;
+	/* In sessions an exit is told at once, and what its destructors do behind it. */
+	int again = self->ending && id != LORG_EVENT_EXIT && !the_arena.live;
 	for (unsigned i = 0; i < count; i++)
 		length += bytes[i].length;
 	length = (length + 7) & ~7u;

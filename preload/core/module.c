@@ -112,6 +112,21 @@ static uint32_t free_place(void)
 	return place;
 }
 
+/* A relative path is what dlopen was given: readers stand elsewhere, so it is told from the root. */
+static uint32_t whole_path(char *text, const char *path, uint32_t room)
+{
+	uint32_t length = memory_peek_start_of_text(text, path, room), slash = 0, from;
+	while (slash < length && text[slash] != '/')
+		slash++;
+	if (slash == 0 || slash == length || !system_calls_allowed())
+		return length;
+	long got = raw_syscall3(SYS_getcwd, (long)text, room, 0);
+	from = raw_failed(got) || got < 2 || text[0] != '/' || got >= (long)room ? 0 : (uint32_t)got - 1;
+	if (from > 1)
+		text[from++] = '/';
+	return from + memory_peek_start_of_text(text + from, path, room - from);
+}
+
 static void tell(struct thread *self, uint64_t base, const char *path, int main_program)
 {
 	struct module module;
@@ -125,7 +140,7 @@ static void tell(struct thread *self, uint64_t base, const char *path, int main_
 		length = raw_failed(got) ? 0 : (uint32_t)got;
 	}
 	if (!length)
-		length = memory_peek_start_of_text(text, path, sizeof text);
+		length = whole_path(text, path, sizeof text);
 	if (!length && !main_program)
 		length = (uint32_t)(text_append(text, text + sizeof text, "[vdso]") - text);
 	struct event_bytes bytes[] = {{module.build_id, module.build_id_length}, {text, length}};

@@ -24,4 +24,7 @@ HIDDEN int module_is_told(uint64_t address);
 /* A fork child has its parent's objects and its own copy of the table: tells them again under the new image. */
 HIDDEN void modules_forget(void);
 
+/* hooks/function.c: functions that the compiler announces are told again when they are called next. */
+HIDDEN void functions_forget(void);
+
 #endif

@@ -85,12 +85,16 @@ static inline long raw_prctl(int option, unsigned long argument)
 	return raw_syscall6(SYS_prctl, option, (long)argument, 0, 0, 0, 0);
 }
 
+/*
+ * Not by nanosleep: where the thread has been taken out of a system call of the program's that goes on afterwards for the rest
+ * of its time (late.h), the kernel would forget how long that is.
+ */
 static inline void raw_sleep_ns(long ns)
 {
 	struct {
 		long seconds, nanoseconds;
 	} time = {ns / 1000000000, ns % 1000000000};
-	raw_syscall3(SYS_nanosleep, (long)&time, 0, 0);
+	raw_syscall6(SYS_pselect6, 0, 0, 0, 0, (long)&time, 0);
 }
 
 static inline int raw_failed(long result)

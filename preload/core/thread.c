@@ -14,6 +14,7 @@
 
 #include "preload/call/call.h"
 #include "preload/core/event.h"
+#include "preload/core/flags.h"
 #include "preload/core/make_way.h"
 #include "preload/core/module.h"
 #include "preload/core/raw.h"
@@ -157,7 +158,7 @@ static uint32_t image_take(enum lorg_birth birth, const uint8_t seed[16])
 		if (__atomic_load_n(&image->state, __ATOMIC_RELAXED) != LORG_IMAGE_FREE ||
 		    !__atomic_compare_exchange_n(&image->state, &expected, LORG_IMAGE_STARTING, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
-		image->own_pid = image->proc_pid = 0;
+		image->own_pid = image->proc_pid = image->first_process = 0;
 		image->birth = birth;
 		image->start_tick = clock_now();
 		make_image_id(image->id, seed);
@@ -197,8 +198,11 @@ static struct lorg_process *take_in_slab(uint32_t chunk)
 	return 0;
 }
 
+/* While nobody gives entries back, threads that come and go must not use up memory: they get one when a call of theirs is asked for. */
 static struct lorg_process *take_in_new_slab(void)
 {
+	if (the_arena.live && arena_collector_is_away())
+		return 0;
 	uint32_t chunk = arena_take_chunk(LORG_CHUNK_SLAB, 0, 0);
 	if (chunk == UINT32_MAX)
 		return 0;
@@ -233,7 +237,7 @@ static struct lorg_process *process_take(uint32_t image_index)
 		return 0;
 	process->image = image_index;
 	process->birth_tick = clock_now();
-	process->session[0].flags = the_arena.flags_new;
+	flags_begin(process);
 	return process;
 }
 
@@ -263,14 +267,9 @@ static void thread_become(struct thread *self, struct lorg_process *process)
 
 /* ---- claiming ---- */
 
-static struct thread *claim_as_new_thread(struct thread *self)
+/* The entry becomes the calling thread's; NULL: there is none. */
+static struct thread *claim_entry(struct thread *self, struct lorg_process *process)
 {
-	struct lorg_process *process = thread_announced(self);
-	if (process) {
-		thread_adopt(process);
-		return self;
-	}
-	process = process_take(the_program.image_index);
 	if (!process) {
 		__atomic_fetch_add(&the_arena.shared->uncounted_lost, 1, __ATOMIC_RELAXED);
 		return 0;
@@ -279,6 +278,53 @@ static struct thread *claim_as_new_thread(struct thread *self)
 	process->proc_tid = tid_in_proc();
 	thread_become(self, process);
 	return self;
+}
+
+static struct thread *claim_as_new_thread(struct thread *self)
+{
+	struct lorg_process *process = thread_announced(self);
+	if (process) {
+		thread_adopt(process);
+		return self;
+	}
+	if (!claim_entry(self, process_take(the_program.image_index)))
+		return 0;
+	flags_tell(self);
+	return self;
+}
+
+/* The first thread of this program. */
+static struct thread *claim_as_first_thread(struct thread *self)
+{
+	struct lorg_process *process = process_take(the_program.image_index);
+	if (process)
+		flags_kept(process);
+	return claim_entry(self, process);
+}
+
+/* The entry of the first thread of an image that a fork has made; maker: of the forking thread, NULL if not known. */
+static struct lorg_process *first_entry(uint32_t image_index, const struct lorg_process *maker)
+{
+	struct lorg_image *image = arena_image(image_index);
+	struct lorg_process *process = image->first_process ? arena_process(image->first_process - 1) : 0;
+	image->first_process = 0;
+	if (process)
+		return process;
+	process = process_take(image_index);
+	if (process && maker && the_arena.flags_matter)
+		flags_inherit(process, maker);
+	return process;
+}
+
+/* Reserved before the fork, so that what it inherits is its maker's flags of that moment, and the first child is the first. */
+static void reserve_first_entry(uint32_t image_index, const struct lorg_process *maker)
+{
+	struct lorg_process *process = the_arena.flags_matter ? process_take(image_index) : 0;
+	if (!process)
+		return;
+	if (maker)
+		flags_inherit(process, maker);
+	arena_image(image_index)->first_process = process->index + 1;
 }
 
 static int is_attached(void)
@@ -397,6 +443,19 @@ static void write_image(struct thread *self, struct lorg_image *image, struct ev
 static char program_file[512];
 static uint32_t program_file_length;
 
+void program_tell_again(void)
+{
+	struct thread *self = &this_thread;
+	uint32_t told = __atomic_load_n(&the_arena.told_epoch, __ATOMIC_RELAXED);
+	if (self->busy || self->vfork_child || !the_program.image || told == the_arena.collector_epoch ||
+	    !__atomic_compare_exchange_n(&the_arena.told_epoch, &told, the_arena.collector_epoch, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		return;
+	write_image(self, the_program.image, (struct event_bytes){program_file, program_file_length}, (struct event_bytes){0, 0});
+	modules_forget();
+	modules_tell(self);
+	functions_forget();
+}
+
 void program_begin(int argc, char **argv, char **envp)
 {
 	static const uint8_t zero[16];
@@ -436,10 +495,12 @@ void program_begin(int argc, char **argv, char **envp)
 	/* Release: the collector reads the fields once it sees ALIVE. */
 	__atomic_store_n(&image->state, LORG_IMAGE_ALIVE, __ATOMIC_RELEASE);
 	self->begun = 1;
-	if (!claim_as_new_thread(self))
+	if (!claim_as_first_thread(self))
 		return;
 	write_image(self, image, (struct event_bytes){program_file, program_file_length}, argument_bytes(argc, argv));
 	modules_tell(self);
+	flags_tell(self);
+	the_arena.told_epoch = the_arena.collector_epoch;
 }
 
 /* ---- fork ---- */
@@ -456,6 +517,7 @@ uint32_t program_fork_before(enum lorg_birth how)
 	const struct lorg_image *parent = self->process ? arena_image(self->process->image) : 0;
 	memcpy(image->parent_id, parent ? parent->id : the_program.image_id, 16);
 	image->parent_pid = the_program.own_pid;
+	reserve_first_entry(index, self->process);
 	return index;
 }
 
@@ -481,12 +543,19 @@ static uint32_t child_pid(enum lorg_birth how)
 	return how == LORG_BIRTH_FORK && the_program.tid_offset ? block_tid() : 0;
 }
 
-static void write_spawned(struct thread *self, const struct lorg_image *image, enum lorg_birth how, uint32_t parent_tid)
+static void write_spawned(struct thread *self, const struct lorg_image *image, enum lorg_birth how, uint32_t parent_tid,
+			  const struct thread_birth *birth)
 {
-	struct lorg_event_SPAWNED event = {.how = how, .parent_pid = image->parent_pid, .parent_tid = parent_tid};
+	struct event_bytes bytes[] = {{birth->file, birth->file_length}, {birth->argv, birth->argv_length}};
+	struct lorg_event_SPAWNED event = {.caller = birth->caller,
+					   .how = how,
+					   .parent_pid = image->parent_pid,
+					   .parent_tid = parent_tid,
+					   .file_length = birth->file_length,
+					   .argv_length = birth->argv_length};
 	memcpy(&event.parent_image_low, image->parent_id, 8);
 	memcpy(&event.parent_image_high, image->parent_id + 8, 8);
-	event_write(self, LORG_EVENT_SPAWNED, &event, sizeof event, 0, 0, 0);
+	event_write(self, LORG_EVENT_SPAWNED, &event, sizeof event, bytes, 2, 0);
 }
 
 void program_fork_child(uint32_t reserved, enum lorg_birth how)
@@ -495,7 +564,10 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	uint32_t was_claiming = self->claiming, no_clock = self->no_clock;
 	struct call_thread *call = self->call;
 	uint32_t parent = self->process_index, parent_tid = self->process ? self->process->own_tid : 0;
-	struct lorg_process *maker = reserved == UINT32_MAX || !self->process ? 0 : arena_process(parent);
+	struct lorg_process *from = self->process ? arena_process(parent) : 0, *maker = reserved == UINT32_MAX ? 0 : from;
+	/* Its own fork, where the maker's is told. */
+	int is_told = maker && (uint32_t)maker->spawning.child == (LORG_SPAWNING_IMAGE | (reserved + 1));
+	const struct thread_birth birth = {.caller = is_told ? maker->spawning.caller : 0};
 	memset(self, 0, sizeof *self);
 	self->claiming = 1;
 	self->begun = 1;
@@ -523,17 +595,19 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	if (maker)
 		spawning_child_runs(maker, LORG_SPAWNING_IMAGE | (index + 1), the_program.own_pid);
 	modules_forget();
+	the_arena.told_epoch = the_arena.collector_epoch;
 	arena_fork_child();
 	*fork_guard = 1;
 	__atomic_store_n(&image->state, LORG_IMAGE_ALIVE, __ATOMIC_RELEASE);
-	if (claim_as_new_thread(self)) {
+	if (claim_entry(self, first_entry(index, from))) {
 		self->process->parent = parent;
 		/* Its only thread. A raw fork leaves the parent's tid in libc's block. */
 		if (the_program.own_pid)
 			self->process->own_tid = the_program.own_pid;
 		call_forked(self, call);
 		write_image(self, image, (struct event_bytes){program_file, program_file_length}, (struct event_bytes){0, 0});
-		write_spawned(self, image, how, parent_tid);
+		flags_tell(self);
+		write_spawned(self, image, how, parent_tid, &birth);
 	}
 	self->claiming = was_claiming;
 }
@@ -544,6 +618,9 @@ void program_fork_parent(uint32_t image_index, int pid)
 		return;
 	struct lorg_image *image = arena_image(image_index);
 	if (pid < 0) {
+		struct lorg_process *first = image->first_process ? arena_process(image->first_process - 1) : 0;
+		if (first)
+			process_give_back(first);
 		image_give_back(image_index);
 		return;
 	}
@@ -554,13 +631,14 @@ void program_fork_parent(uint32_t image_index, int pid)
 
 /* ---- children on our memory ---- */
 
-void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t pid)
+void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t pid, const struct thread_birth *birth)
 {
+	static const struct thread_birth unknown;
 	struct thread *self = &this_thread;
 	if (self->vfork_child || !is_attached())
 		return;
 	uint32_t index = child_image(reserved, how);
-	struct lorg_process *process = index == UINT32_MAX ? 0 : process_take(index);
+	struct lorg_process *process = index == UINT32_MAX ? 0 : first_entry(index, self->process);
 	if (!process)
 		return;
 	if (!pid && system_calls_allowed())
@@ -582,7 +660,8 @@ void thread_enter_shared_child(uint32_t reserved, enum lorg_birth how, uint32_t 
 	thread_become(self, process);
 	call_shared_child_begins(self);
 	write_image(self, image, (struct event_bytes){program_file, program_file_length}, (struct event_bytes){0, 0});
-	write_spawned(self, image, how, self->parent.process ? self->parent.process->own_tid : 0);
+	flags_tell(self);
+	write_spawned(self, image, how, self->parent.process ? self->parent.process->own_tid : 0, birth ? birth : &unknown);
 }
 
 /* The scratch memory goes back clean, as every free chunk. */
@@ -642,6 +721,8 @@ struct lorg_process *thread_announce(void)
 		return 0;
 	process->parent = self->process_index;
 	process->runtime_id = 0;
+	if (the_arena.flags_matter)
+		flags_inherit(process, self->process);
 	return process;
 }
 
@@ -666,11 +747,31 @@ void thread_adopt(struct lorg_process *entry)
 	entry->own_tid = thread_own_tid();
 	entry->proc_tid = tid_in_proc();
 	thread_become(&this_thread, entry);
+	flags_tell(&this_thread);
 }
 
 void thread_abandon(struct lorg_process *entry)
 {
 	process_give_back(entry);
+}
+
+static void tell_unregister(struct thread *self)
+{
+	const struct lorg_process *process = self->process;
+	struct event_bytes bytes[] = {{process->name, (uint32_t)text_length(process->name, sizeof process->name)}, {0, 0}};
+	struct lorg_event_UNREGISTER event = {.tid = process->own_tid, .fd = -1, .name_length = bytes[0].length};
+	if (bytes[0].length)
+		event_write(self, LORG_EVENT_UNREGISTER, &event, sizeof event, bytes, 2, 0);
+}
+
+/* A recording has every exit; sessions those that they ask for, and then the end of the name. */
+static void tell_exit(struct thread *self)
+{
+	if (the_arena.live && !(session_flags(self->process, 0) & LORG_TRACE_PROCS))
+		return;
+	event_write_exit(self);
+	if (the_arena.live)
+		tell_unregister(self);
 }
 
 void thread_exit(int program, enum lorg_reason reason, int status, uint32_t hook)
@@ -685,7 +786,7 @@ void thread_exit(int program, enum lorg_reason reason, int status, uint32_t hook
 	process->exit.hook = hook;
 	event_withdraw_exit(self);
 	self->ending = 1;
-	event_write_exit(self);
+	tell_exit(self);
 	process->exit_tick = clock_now();
 	__atomic_store_n(&process->state, LORG_PROCESS_ENDING, __ATOMIC_RELEASE);
 	if (!program)

@@ -68,6 +68,8 @@ struct thread {
 	uint32_t fork_image;	      /* index + 1 of the image reserved for the child of a fork under way; 0: none */
 	uint32_t fork_how;	      /* enum lorg_birth of that child */
 	uint32_t start_hook;	      /* hook that made this thread; spawn */
+	uint64_t runs_since;	      /* tick of its last return from a call that may wait; 0: not known (hooks/monitor.c) */
+	uint32_t runs_after;	      /* and that call's hook */
 	uint32_t begun;		      /* 1: nobody announces it any more: it has taken its entry, or is a program's first */
 	struct {
 		struct lorg_packet *packet;
@@ -167,6 +169,9 @@ static inline struct thread *thread_self(void)
  */
 HIDDEN void program_begin(int argc, char **argv, char **envp);
 
+/* A collector that has taken over is told what this image is: IMAGE and MODULE again. Once; by whoever notices first. */
+HIDDEN void program_tell_again(void);
+
 /* A value of the kernel's auxiliary vector (AT_*), 0 if absent. */
 HIDDEN uint64_t auxiliary_value(uint64_t type);
 
@@ -184,12 +189,19 @@ HIDDEN uint32_t program_fork_before(enum lorg_birth how);
 HIDDEN void program_fork_child(uint32_t image_index, enum lorg_birth how);
 HIDDEN void program_fork_parent(uint32_t image_index, int child_pid);
 
+/* What SPAWNED tells of a child beside, as its maker's SPAWN does. */
+struct thread_birth {
+	uint64_t caller;
+	const void *file, *argv; /* readable; the strings of argv stand one after the other */
+	uint32_t file_length, argv_length;
+};
+
 /*
  * A child that shares our memory and TLS (vfork, posix_spawn's): enter switches this_thread to an entry of the
  * child's own, under the image that program_fork_before reserved (or a fresh one: UINT32_MAX); leave, called in the
- * parent when it goes on, switches back and closes the child's chunk. `pid` 0: not known.
+ * parent when it goes on, switches back and closes the child's chunk. `pid` 0: not known. birth: NULL: nothing more is known.
  */
-HIDDEN void thread_enter_shared_child(uint32_t image_index, enum lorg_birth how, uint32_t pid);
+HIDDEN void thread_enter_shared_child(uint32_t image_index, enum lorg_birth how, uint32_t pid, const struct thread_birth *birth);
 HIDDEN void thread_leave_shared_child(void);
 
 /*

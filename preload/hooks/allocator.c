@@ -18,6 +18,9 @@
 #include <malloc.h>
 #include <stddef.h>
 
+#include <lorg/match.h>
+
+#include "preload/hooks/monitor.h"
 #include "preload/hook.h"
 #include "preload/resolve/resolve.h"
 
@@ -96,8 +99,12 @@ static __attribute__((noinline)) void look_at_heap(struct thread *self)
 	uint64_t mapped = state.arena + state.hblkhd, seen = __atomic_load_n(&told, __ATOMIC_RELAXED);
 	while (mapped > seen && !__atomic_compare_exchange_n(&told, &seen, mapped, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 		;
-	if (mapped > seen)
+	if (mapped <= seen)
+		return;
+	if (hook_gate(HOOK_malloc) & LORG_GATE_ALLOCATION)
 		EVENT_WRITE(self, HEAP_GROWN, .words = words(state.uordblks + state.hblkhd), .mapped_words = words(mapped));
+	const struct lorg_monitor_heap heap = {.heap_size = words(state.uordblks + state.hblkhd), .heap_block_size = words(mapped)};
+	monitor_heap(self, &heap);
 }
 
 /* The heap is looked at after each 64 KiB that a thread has asked for. */
@@ -112,6 +119,20 @@ static inline void tell_growth(struct thread *self)
 
 /* ---- what is kept ---- */
 
+/* The allocator had no memory: gc_max_heap_size of doc/SEMANTICS.md, section 5. errno is the program's. */
+static SLOW void tell_no_memory(void)
+{
+	struct thread *self = &this_thread;
+	int saved_errno = *hook_errno();
+	if (!(the_arena.gate_mask & LORG_MASK_COLLECTION) || !thread_is_ready(self) || self->busy ||
+	    (self->flags_matter && !(process_flags(self) & LORG_TRACE_GARBAGE_COLLECTION)))
+		return;
+	struct mallinfo2 state = heap_state();
+	EVENT_WRITE(self, GC_MAX_HEAP_SIZE, .heap_size = words(state.uordblks + state.hblkhd),
+		    .heap_block_size = words(state.arena + state.hblkhd));
+	*hook_errno() = saved_errno;
+}
+
 /* Plain additions: the entry has one writer, and a handler in between adds on its own. */
 static inline void count_block(struct lorg_process *process, const void *result, size_t size)
 {
@@ -120,6 +141,7 @@ static inline void count_block(struct lorg_process *process, const void *result,
 		process->allocations++;
 	} else if (size) {
 		process->allocation_failures++;
+		tell_no_memory();
 	}
 }
 
@@ -167,6 +189,8 @@ static inline int request_begin(struct request *request, uint32_t hook, size_t s
 	struct thread *self = thread_self();
 	if (__builtin_expect(!self || self->busy, 0))
 		return 0;
+	/* A program may do nothing else for long. */
+	arena_look();
 	request->self = self;
 	request->gate = gate;
 	request->hook = hook;
@@ -183,6 +207,8 @@ static inline void *request_end(struct request *request, void *result)
 		count_block(request->self->process, result, request->size);
 	if (__builtin_expect(request->gate & LORG_GATE_ALLOCATION, 0))
 		tell_block(request, result);
+	else if (monitor_asks(MONITOR_LARGE_HEAP))
+		tell_growth(request->self);
 	return result;
 }
 
@@ -192,9 +218,10 @@ static inline void *request_end(struct request *request, void *result)
 static inline struct thread *only_counts(uint32_t hook)
 {
 	struct thread *self = &this_thread;
-	if ((hook_gate(hook) & ALLOCATOR_GATES) != LORG_GATE_COUNT)
+	if ((hook_gate(hook) & ALLOCATOR_GATES) != LORG_GATE_COUNT || !thread_is_ready(self) || self->busy)
 		return 0;
-	return __builtin_expect(thread_is_ready(self) && !self->busy, 1) ? self : 0;
+	arena_look();
+	return monitor_asks(MONITOR_LARGE_HEAP) ? 0 : self;
 }
 
 static SLOW void *malloc_told(size_t size, uintptr_t caller)
@@ -207,6 +234,8 @@ static SLOW void *malloc_told(size_t size, uintptr_t caller)
 		count_block(request.self->process, result, size);
 	if (request.gate & LORG_GATE_ALLOCATION)
 		tell_block_here(&request, result);
+	else if (monitor_asks(MONITOR_LARGE_HEAP))
+		tell_growth(request.self);
 	return result;
 }
 

@@ -10,7 +10,9 @@
 #include <elf.h>
 #include <malloc.h>
 
+#include "preload/core/flags.h"
 #include "preload/hook.h"
+#include "preload/hooks/monitor.h"
 #include "preload/resolve/resolve.h"
 
 typedef struct mallinfo2 sizes_function(void);
@@ -48,6 +50,16 @@ static void fill(struct lorg_event_GC_MAJOR_START *event, const struct thread *s
 	};
 }
 
+static void look_at_collection(struct thread *self, uint64_t begin, const struct lorg_event_GC_MAJOR_START *event)
+{
+	const struct lorg_monitor_heap heap = {
+		.heap_size = event->heap_size, .heap_block_size = event->heap_block_size, .stack_size = event->stack_size};
+	if (begin)
+		monitor_collected(self, begin, &heap);
+	else
+		monitor_heap(self, &heap);
+}
+
 static int trim_and_tell(struct thread *self, sizes_function *sizes, size_t size)
 {
 	struct lorg_event_GC_MAJOR_START event;
@@ -57,10 +69,13 @@ static int trim_and_tell(struct thread *self, sizes_function *sizes, size_t size
 	uint64_t before = event.heap_block_size;
 	event_write(self, LORG_EVENT_GC_MAJOR_START, &event, sizeof event, 0, 0, 0);
 	*hook_errno() = saved_errno;
+	uint64_t begin = monitor_asks(MONITOR_LONG_GC) ? clock_now() : 0;
 	int result = REAL(malloc_trim)(size);
 	saved_errno = *hook_errno();
 	now = sizes();
 	fill(&event, self, &now);
+	if (the_arena.monitors)
+		look_at_collection(self, begin, &event);
 	event.wordsize = before > event.heap_block_size ? before - event.heap_block_size : 0;
 	__atomic_store_n(&recent_words, event.heap_size, __ATOMIC_RELAXED);
 	event_write(self, LORG_EVENT_GC_MAJOR_END, &event, sizeof event, 0, 0, 0);
@@ -71,6 +86,7 @@ static int trim_and_tell(struct thread *self, sizes_function *sizes, size_t size
 int hook_malloc_trim(size_t size)
 {
 	struct thread *self = hook_gate(HOOK_malloc_trim) ? thread_self() : 0;
-	sizes_function *sizes = self && !self->busy ? find_sizes() : 0;
+	int wanted = self && !self->busy && (!self->flags_matter || (process_flags(self) & LORG_TRACE_GARBAGE_COLLECTION) || the_arena.monitors);
+	sizes_function *sizes = wanted ? find_sizes() : 0;
 	return sizes ? trim_and_tell(self, sizes, size) : REAL(malloc_trim)(size);
 }

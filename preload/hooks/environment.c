@@ -12,6 +12,7 @@
 
 #include "preload/core/arena.h"
 #include "preload/core/event.h"
+#include "preload/core/flags.h"
 #include "preload/core/raw.h"
 #include "preload/core/thread.h"
 
@@ -147,10 +148,15 @@ static char *build_preload(char *to, const char *end, const char *sanitizers, co
 	return to + 1 < end ? to + 1 : 0;
 }
 
-/* LORG=MAJOR:PID:FD:SIZE:TOKEN:IMAGE:SOCKET (abi.h). */
-static char *build_lorg(char *to, const char *end, const uint8_t *image_id)
+/* The variable LORG (reach.h). */
+static char *build_lorg(char *to, const char *end, const struct environment_request *request)
 {
+	struct lorg_settings reach;
 	const struct lorg_settings *settings = &the_arena.settings;
+	if (the_arena.live) {
+		arena_reach(&reach);
+		settings = &reach;
+	}
 	to = text_append(to, end, lorg_name);
 	to = text_append_decimal(to, end, LORG_ABI_MAJOR);
 	to = text_append(to, end, ":");
@@ -162,7 +168,8 @@ static char *build_lorg(char *to, const char *end, const uint8_t *image_id)
 	to = text_append(to, end, ":");
 	to = text_append_hex(to, end, settings->token, sizeof settings->token);
 	to = text_append(to, end, ":");
-	to = text_append_hex(to, end, image_id, 16);
+	to = text_append_hex(to, end, request->image_id, 16);
+	to = flags_to_text(to, end, request->process);
 	to = text_append(to, end, ":");
 	to = text_append(to, end, settings->socket_path);
 	return to + 1 < end ? to + 1 : 0;
@@ -181,11 +188,16 @@ static int is_our_list(const char *value)
 	return 0;
 }
 
-/* LORG of this recording: left over from an earlier image of it. */
+/* LORG of this recording, or of the lorgd: left over from an earlier image. */
 static int is_our_recording(const char *value)
 {
 	char token[33];
+	struct lorg_settings reach;
 	text_append_hex(token, token + sizeof token, the_arena.settings.token, sizeof the_arena.settings.token);
+	if (the_arena.live) {
+		arena_reach(&reach);
+		text_append_hex(token, token + sizeof token, reach.token, sizeof reach.token);
+	}
 	unsigned fields = 0;
 	for (; *value && fields < 4; value++)
 		fields += *value == ':';
@@ -203,6 +215,8 @@ const char *environment_extend(struct environment_request *request)
 	enum entry_kind kinds[BATCH];
 	const char *theirs = 0;
 	uint32_t used = 0;
+	uint32_t own_list = 0; /* place + 1 of a LD_PRELOAD that names us and may be the user's own */
+	int left_over = 0;
 	if (request->count == ENVIRONMENT_UNREADABLE)
 		return "its environment cannot be read";
 	for (uint32_t from = 0; from < request->count; from += BATCH) {
@@ -217,21 +231,30 @@ const char *environment_extend(struct environment_request *request)
 			if (kinds[i] == ENTRY_LORG && text) {
 				if (!is_our_recording(text + sizeof lorg_name - 1))
 					return "another recording takes it";
+				left_over = 1;
 				continue;
 			}
 			if (kinds[i] == ENTRY_PRELOAD && !text)
 				return "its LD_PRELOAD is too long";
 			if (kinds[i] == ENTRY_PRELOAD) {
-				if (is_our_list(text + sizeof preload_name - 1))
-					continue;
+				if (is_our_list(text + sizeof preload_name - 1)) {
+					if (!the_arena.live)
+						continue;
+					own_list = used + 1;
+				}
 				theirs = text + sizeof preload_name - 1;
 			}
 			request->pointers[used++] = entries[i];
 		}
 	}
+	/* Beside a variable LORG it is an earlier image's; what the user asked for stands before it. */
+	if (own_list && left_over) {
+		theirs = 0;
+		memmove(request->pointers + own_list - 1, request->pointers + own_list, (--used + 1 - own_list) * sizeof *request->pointers);
+	}
 	const char *end = request->text + request->text_room;
 	char *lorg = build_preload(request->text, end, request->sanitizers, theirs);
-	if (!lorg || !build_lorg(lorg, end, request->image_id))
+	if (!lorg || !build_lorg(lorg, end, request))
 		return "its LD_PRELOAD is too long";
 	request->pointers[used++] = request->text;
 	request->pointers[used++] = lorg;

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <lorg/abi.h>
+
 #include "preload/core/memory.h"
 
 struct environment_request {
@@ -19,6 +21,7 @@ struct environment_request {
 	char **pointers;    /* room for count + 3; the result */
 	const char *sanitizers;	 /* libraries that come before liblorg.so; "" if none */
 	const uint8_t *image_id; /* 16 bytes: the image that executes */
+	const struct lorg_process *process; /* that executes: keeps its flags; NULL: not known */
 };
 
 /* No count: the array ends in memory that cannot be read, and the kernel will refuse it. */

@@ -197,7 +197,7 @@ struct event_bytes exception_what(const void *object, const void *type)
 static struct thread *teller(uint32_t hook)
 {
 	struct thread *self = hook_gate(hook) & LORG_GATE_CALL ? thread_self() : 0;
-	return self && !self->busy ? self : 0;
+	return self && !self->busy && (hook_gate_of(self, hook) & LORG_GATE_CALL) ? self : 0;
 }
 
 /* ---- runtimes ---- */

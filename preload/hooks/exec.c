@@ -61,6 +61,7 @@ struct preparation {
 	uint32_t image_state;
 	char *const *environment; /* what is passed on */
 	int extended;
+	int keeps_flags; /* 1: `self` itself executes, and not a child that it makes */
 };
 
 /* ---- memory ---- */
@@ -132,7 +133,7 @@ static void withdraw(const struct preparation *preparation, uint32_t at)
 {
 	struct lorg_extended *event = event_at(preparation, at);
 	if (event)
-		set_id(event, LORG_EVENT_FILLER);
+		set_id(event, LORG_EVENT_WITHDRAWN);
 }
 
 /* CLOSED events of the ports that the exec was to close. */
@@ -145,13 +146,13 @@ static void withdraw_closed(const struct preparation *preparation)
 			return; /* a handler's compact event: what follows stays, and is told open again at its next use */
 		at += event->length;
 		if (event->id == LORG_EVENT_CLOSED)
-			set_id(event, LORG_EVENT_FILLER);
+			set_id(event, LORG_EVENT_WITHDRAWN);
 	}
 }
 
 static uint32_t wants_events(const struct thread *self, uint32_t hook)
 {
-	return self && (hook_gate(hook) & LORG_GATE_PROCESS);
+	return self && (hook_gate_of(self, hook) & LORG_GATE_PROCESS);
 }
 
 /* The name of the file: that of the descriptor where there is no other. Returns its length. */
@@ -301,7 +302,8 @@ static const char *extend(struct preparation *preparation, const struct exec_req
 					     .text_room = TEXT_ROOM - ARGV_ROOM,
 					     .pointers = (char **)(void *)(memory + TEXT_ROOM),
 					     .sanitizers = seen->sanitizers,
-					     .image_id = image_id_of(preparation->self)};
+					     .image_id = image_id_of(preparation->self),
+					     .process = preparation->keeps_flags ? preparation->self->process : 0};
 	const char *reason = environment_extend(&wanted);
 	if (reason)
 		return reason;
@@ -319,7 +321,9 @@ static void prepare(struct preparation *preparation, const struct exec_request *
 		return; /* the call will say so */
 	uint32_t count = environment_count(request->environment);
 	char *memory = exec_memory(count);
-	if (!reason)
+	/* Without a lorgd the program goes as it is: it may find another one by itself. */
+	int left_alone = the_arena.live && arena_collector_is_away();
+	if (!reason && !left_alone)
 		reason = memory ? extend(preparation, request, &seen, memory, count) : "no memory for its environment";
 	if (self)
 		image_executes(preparation);
@@ -363,9 +367,10 @@ int exec_through(const struct exec_request *request)
 	struct preparation preparation = {.environment = request->environment};
 	int saved_errno = *hook_errno();
 	exec_begin();
-	if (hook_gate(request->hook)) {
+	if (hook_lives(request->hook)) {
 		spawn_settle(request->path, request->argv);
 		preparation.self = thread_self();
+		preparation.keeps_flags = preparation.self != 0;
 	}
 	if (the_arena.settings.preload_path[0])
 		prepare(&preparation, request);
@@ -489,7 +494,7 @@ char *const *exec_environment(struct thread *self, const char *name, int in_path
 	char *memory = reason ? 0 : exec_memory(count);
 	if (!reason)
 		reason = memory ? extend(&preparation, &request, &seen, memory, count) : "no memory for its environment";
-	if (reason && (hook_gate(HOOK_execve) & LORG_GATE_PROCESS))
+	if (reason && wants_events(self, HOOK_execve))
 		write_gap(&preparation, &request, reason);
 	return preparation.environment;
 }

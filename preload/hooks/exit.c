@@ -35,7 +35,7 @@ static void exit_begins(void)
 void program_ends(uint32_t hook, int status)
 {
 	int saved_errno = *hook_errno();
-	if (!hook_gate(hook))
+	if (!hook_lives(hook))
 		return;
 	spawn_settle(0, 0);
 	struct thread *self = thread_self();
@@ -52,7 +52,7 @@ void thread_ends(uint32_t hook, int killed)
 	int saved_errno = *hook_errno();
 	if (thread_self() && !this_thread.ending)
 		call_thread_left(&this_thread, (uintptr_t)__builtin_frame_address(0), killed);
-	if (hook_gate(hook) && thread_self() && !this_thread.ending)
+	if (hook_lives(hook) && thread_self() && !this_thread.ending)
 		thread_exit(0, killed ? LORG_REASON_KILLED : LORG_REASON_NORMAL, 0, hook_table[hook].shown_as);
 	*hook_errno() = saved_errno;
 }
@@ -102,20 +102,31 @@ void hook_quick_exit_2_10(int status)
 	__builtin_unreachable();
 }
 
+struct aborting {
+	struct thread *self;
+	struct lorg_event_SIGNAL_SENT event;
+};
+
+static void write_abort(void *context, const struct matched_event *matched)
+{
+	struct aborting *aborting = context;
+	aborting->event.session = matched->session;
+	aborting->event.message_value_length = matched->value.length;
+	event_write(aborting->self, LORG_EVENT_SIGNAL_SENT, &aborting->event, sizeof aborting->event, &matched->value, 1, 0);
+}
+
 static void tell_abort(struct thread *self)
 {
-	struct match_run run = {.begun = 0};
-	struct lorg_event_SIGNAL_SENT event = {.entry = clock_now(),
-					       .signal = SIGABRT,
-					       .hook = HOOK_abort,
-					       .to_pid = (int)program_own_pid(),
-					       .to_tid = self->process->own_tid};
-	if ((the_arena.message_programs & LORG_MASK_SEND) && !signal_sent_passes(&run, self, &event))
-		return;
-	event.message_value_length = run.message.length;
-	event_write(self, LORG_EVENT_SIGNAL_SENT, &event, sizeof event, &run.message, 1, 0);
-	if (run.begun)
-		match_end(&run);
+	struct aborting aborting = {.self = self,
+				    .event = {.entry = clock_now(),
+					      .signal = SIGABRT,
+					      .hook = HOOK_abort,
+					      .to_pid = (int)program_own_pid(),
+					      .to_tid = self->process->own_tid}};
+	if (the_arena.message_programs & LORG_MASK_SEND)
+		signal_sent_tell(self, &aborting.event, write_abort, &aborting);
+	else
+		write_abort(&aborting, &(struct matched_event){.session = 0});
 }
 
 /* abort raises inside libc, where no hook sees it: the signal is told here, the end by the collector. */

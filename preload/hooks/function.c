@@ -17,6 +17,7 @@
  */
 #include <link.h>
 
+#include "preload/core/flags.h"
 #include "preload/core/module.h"
 #include "preload/hook.h"
 #include "preload/patch/patch.h"
@@ -68,7 +69,7 @@ static inline uint64_t met_slot(uint64_t address)
 
 static void note_met(uint64_t address, uint32_t slot)
 {
-	if (address >> 48 == 0) /* else it is none */
+	if (address >> 48 == 0 && !the_arena.live) /* else it is none, or each call is looked at twice */
 		__atomic_store_n(met_at(address), address << 16 | slot, __ATOMIC_RELAXED);
 }
 
@@ -146,6 +147,9 @@ static void functions_unloaded(void)
 
 /* ---- -finstrument-functions ---- */
 
+/* 1: this image has told some function. Relaxed: it only ever rises. */
+static uint32_t some_told;
+
 static void tell_function(struct thread *self, uint32_t slot, uint64_t address)
 {
 	struct lorg_event_FUNCTION event = {.address = address, .function = slot};
@@ -154,15 +158,30 @@ static void tell_function(struct thread *self, uint32_t slot, uint64_t address)
 	module_note(self, address);
 	if (event_write(self, LORG_EVENT_FUNCTION, &event, sizeof event, 0, 0, 0))
 		__atomic_store_n(&function_at(slot)->told, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&some_told, 1, __ATOMIC_RELAXED);
+}
+
+/* The table is large, and empty in most programs. */
+void functions_forget(void)
+{
+	for (uint32_t slot = 0; __atomic_load_n(&some_told, __ATOMIC_RELAXED) && slot < LORG_FUNCTIONS; slot++)
+		if (__atomic_load_n(&function_at(slot)->told, __ATOMIC_RELAXED))
+			__atomic_store_n(&function_at(slot)->told, 0, __ATOMIC_RELAXED);
+}
+
+/* By the flags of the process, where sessions have their say; of those that come and go alone is it looked at here. */
+static int is_asked_for(const struct thread *self)
+{
+	return !the_arena.live || (process_flags(self) & LORG_TRACE_CALL);
 }
 
 /* Everything that is not the common case. */
 static __attribute__((noinline, cold)) void tell_call_slow(uint32_t id, uint64_t address)
 {
 	struct thread *self = thread_self();
-	int32_t slot = self ? find_slot(address) : NO_SLOT;
-	if (!self)
+	if (!self || !is_asked_for(self))
 		return;
+	int32_t slot = find_slot(address);
 	if (slot != NO_SLOT) {
 		tell_function(self, (uint32_t)slot, address);
 		event_write_word(self, id, (uint32_t)slot);
@@ -270,6 +289,7 @@ static void tell_named_function(struct thread *self, uint32_t slot, const struct
 	module_note(self, call->caller);
 	if (event_write(self, LORG_EVENT_FUNCTION, &event, sizeof event, bytes, 2, 0))
 		__atomic_store_n(&function_at(slot)->told, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&some_told, 1, __ATOMIC_RELAXED);
 }
 
 /* A compact event of two 32-bit fields takes sixteen bytes. */
@@ -313,7 +333,7 @@ static __attribute__((noinline)) void tell_named_slow(struct thread *self, const
 static inline void tell_named_call(const struct named_call *call)
 {
 	struct thread *self = thread_self();
-	if (__builtin_expect(!self, 0))
+	if (__builtin_expect(!self || !is_asked_for(self), 0))
 		return;
 	uint64_t key = name_key(call);
 	uint32_t slot = home_slot(key);
@@ -371,6 +391,7 @@ int hook_dlclose(void *object)
 	hook_type_dlclose real = REAL(dlclose);
 	hooks_forget_late();
 	exceptions_unloaded();
+	patch_closing();
 	int result = real(object);
 	/* Destructors that ran in between may have found them again. */
 	hooks_forget_late();

@@ -13,7 +13,11 @@
  * attached, and never to the signals of the C library itself (it refuses them).
  */
 #include <signal.h>
+#include <ucontext.h>
 
+#include "preload/call/call.h"
+#include "preload/core/raw.h"
+#include "preload/core/attach_late.h"
 #include "preload/hooks/message_match.h"
 #include "preload/hook.h"
 #include "preload/hooks/handler_entry.h"
@@ -170,6 +174,33 @@ static __attribute__((noinline)) void tell_receipt(int signal, const siginfo_t *
 	write_signal_received(self, &event);
 }
 
+/* Met by the instruction itself, not sent. */
+static int is_fault(int signal, const siginfo_t *information)
+{
+	return (signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL) && information->si_code > 0;
+}
+
+/*
+ * Where the fault was met in the hooked entry of a function (else: 0) the handler runs here, and is shown where it would
+ * have been in the function itself. What the handler changes stays; else the program goes on where it really was.
+ */
+static __attribute__((noinline)) int has_run_as_unhooked(uintptr_t handler, int signal, siginfo_t *information, ucontext_t *context)
+{
+	greg_t *registers = context->uc_mcontext.gregs;
+	greg_t address = registers[REG_RIP], stack = registers[REG_RSP];
+	struct call_fault shown;
+	if (!call_fault_shown((uintptr_t)address, (uintptr_t)stack, &shown))
+		return 0;
+	registers[REG_RIP] = (greg_t)shown.address;
+	registers[REG_RSP] = (greg_t)shown.stack;
+	((void (*)(int, siginfo_t *, void *))handler)(signal, information, context);
+	if (registers[REG_RIP] == (greg_t)shown.address && registers[REG_RSP] == (greg_t)shown.stack) {
+		registers[REG_RIP] = address;
+		registers[REG_RSP] = stack;
+	}
+	return 1;
+}
+
 /* Where every entry jumps to, and where the handler's frame takes our place. */
 HIDDEN void handler_run(int signal, siginfo_t *information, void *context, uint32_t entry);
 
@@ -179,7 +210,67 @@ void handler_run(int signal, siginfo_t *information, void *context, uint32_t ent
 	uintptr_t handler = __atomic_load_n(&handlers[entry], __ATOMIC_ACQUIRE);
 	if (hook_gate(HOOK_sigaction) & EVERY_RECEIPT)
 		tell_receipt(signal, entry < HANDLER_UNINFORMED_FIRST ? information : 0);
+	if (entry < HANDLER_UNINFORMED_FIRST && is_fault(signal, information) &&
+	    has_run_as_unhooked(handler, signal, information, context))
+		return;
 	((void (*)(int, siginfo_t *, void *))handler)(signal, information, context);
+}
+
+/* ---- all at once ---- */
+
+struct kernel_action {
+	uintptr_t handler;
+	uint64_t flags;
+	uintptr_t restorer;
+	uint64_t mask;
+};
+
+static int exchange_action(int signal, const struct kernel_action *action, struct kernel_action *old)
+{
+	return raw_failed(raw_syscall6(SYS_rt_sigaction, signal, (long)action, (long)old, sizeof action->mask, 0, 0));
+}
+
+/* Puts `wanted` where `seen` stands. Where another thread has set something else meanwhile, that is put back. */
+static void replace_action(int signal, const struct kernel_action *wanted, const struct kernel_action *seen)
+{
+	struct kernel_action old;
+	if (exchange_action(signal, wanted, &old) == 0 && (old.handler != seen->handler || old.flags != seen->flags))
+		exchange_action(signal, &old, 0);
+}
+
+void handlers_cover(void)
+{
+	for (int signal = 1; signal < NSIG; signal++) {
+		struct kernel_action seen, ours;
+		struct sigaction action;
+		if (exchange_action(signal, 0, &seen))
+			continue;
+		action = (struct sigaction){.sa_flags = (int)seen.flags};
+		action.sa_handler = (sighandler_t)seen.handler;
+		if (!cover_action(&action))
+			continue;
+		ours = seen;
+		ours.handler = (uintptr_t)action.sa_sigaction;
+		ours.flags |= SA_SIGINFO;
+		replace_action(signal, &ours, &seen);
+	}
+}
+
+void handlers_uncover(void)
+{
+	for (int signal = 1; signal < NSIG; signal++) {
+		struct kernel_action seen, own;
+		if (exchange_action(signal, 0, &seen) || entry_at(seen.handler) == HANDLER_ENTRY_NONE)
+			continue;
+		struct sigaction action = {.sa_flags = (int)seen.flags};
+		action.sa_handler = (sighandler_t)seen.handler;
+		uncover_action(&action);
+		own = seen;
+		own.handler = (uintptr_t)action.sa_handler;
+		if (!(action.sa_flags & SA_SIGINFO))
+			own.flags &= ~(uint64_t)SA_SIGINFO;
+		replace_action(signal, &own, &seen);
+	}
 }
 
 /* ---- sigaction ---- */

@@ -11,6 +11,8 @@
 #include "preload/call/call.h"
 #include "preload/core/raw.h"
 #include "preload/hook.h"
+#include "preload/hooks/scope.h"
+#include "preload/resolve/resolve.h"
 
 /* ---- longjmp ----------------------------------------------------------- */
 
@@ -91,4 +93,44 @@ int hook_backtrace(void **addresses, int size)
 		count = size;
 	memcpy(addresses, all, (size_t)count * sizeof *all);
 	return count;
+}
+
+/* ---- the unwinder's own backtrace -------------------------------------- */
+
+typedef int frame_callback(void *context, void *argument);
+typedef uintptr_t frame_address(void *context);
+
+struct shown_frames {
+	frame_callback *callback; /* the program's */
+	void *argument;
+	frame_address *address; /* of the unwinder whose contexts they are */
+};
+
+static int show_frame(void *context, void *argument)
+{
+	const struct shown_frames *shown = argument;
+	return call_address_is_own(shown->address(context)) ? 0 : shown->callback(context, shown->argument);
+}
+
+/* _Unwind_GetIP of the object that the function is in: contexts of one unwinder are not another's. */
+static frame_address *address_function_beside(void *backtrace)
+{
+	for (const struct link_map *object = link_map_first(); object; object = object->l_next)
+		if (object != link_map_own() && symbol_find_in(object, "_Unwind_Backtrace", "*", 0) == backtrace)
+			return (frame_address *)symbol_find_in(object, "_Unwind_GetIP", "*", 0);
+	return 0;
+}
+
+/* The frames of this wrapper and of the stub are left out; all others are shown as the real one shows them. */
+int hook__Unwind_Backtrace(void *callback, void *argument)
+{
+	enum { END_OF_STACK = 5 };
+	void *real = scope_find("_Unwind_Backtrace", (uintptr_t)__builtin_return_address(0));
+	if (!real)
+		real = hook_next_definition(HOOK__Unwind_Backtrace);
+	if (!real)
+		return END_OF_STACK; /* whoever has it has not been loaded */
+	struct shown_frames shown = {(frame_callback *)callback, argument, address_function_beside(real)};
+	int (*backtrace)(frame_callback *, void *) = (int (*)(frame_callback *, void *))real;
+	return shown.address ? backtrace(show_frame, &shown) : backtrace(shown.callback, argument);
 }

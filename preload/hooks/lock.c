@@ -152,9 +152,15 @@ static uint64_t woken_count(const struct hook_call *call)
 	return id != HOOK_pthread_cond_broadcast && id != HOOK_cnd_broadcast;
 }
 
+/* What did not wait is for recordings: in sessions that gate stands for ports. */
+static int tells_free(const struct hook_call *call)
+{
+	return (call->gate & LORG_GATE_ALL) && !the_arena.live;
+}
+
 static void enter_condition(struct hook_call *call)
 {
-	if (call->gate & LORG_GATE_ALL)
+	if (tells_free(call))
 		tell_released(call, call->argument[1]);
 	running_out(call, call->argument[0], call_timeout(call));
 }
@@ -172,11 +178,11 @@ void lock_enter(struct hook_call *call)
 	case ROLE_condition: enter_condition(call); return;
 	case ROLE_acquire: enter_acquire(call); return;
 	case ROLE_release:
-		if (call->gate & LORG_GATE_ALL)
+		if (tells_free(call))
 			tell_released(call, call->argument[0]);
 		return;
 	case ROLE_wake:
-		if (call->gate & LORG_GATE_ALL)
+		if (tells_free(call))
 			EVENT_WRITE_HOT(call->self, WOKE, .object = call->argument[0], .count = woken_count(call),
 					.hook = call->hook->shown_as);
 		return;
@@ -191,13 +197,13 @@ void lock_leave(struct hook_call *call, intptr_t result)
 	switch (call->hook->role) {
 	case ROLE_condition:
 		running_in(call, call->argument[0], result);
-		if ((call->gate & LORG_GATE_ALL) && has_mutex_again(result))
+		if (tells_free(call) && has_mutex_again(result))
 			tell_acquired(call, call->argument[1]);
 		return;
 	case ROLE_acquire:
 		if (call->scratch[LOCK_WAITS])
 			running_in(call, call->argument[0], result);
-		if ((call->gate & LORG_GATE_ALL) && has_acquired(result) && is_taken(call))
+		if (tells_free(call) && has_acquired(result) && is_taken(call))
 			tell_acquired(call, call->argument[0]);
 		return;
 	default: return;
@@ -231,7 +237,7 @@ static __attribute__((noinline)) int lock_told(uint32_t id, void *object)
 	lock_function *real = (lock_function *)hook_real(id);
 	struct thread *self = thread_self();
 	int result = real(object);
-	if (!self || self->busy || !has_acquired(result))
+	if (!self || self->busy || !has_acquired(result) || the_arena.live)
 		return result;
 	if (is_held(hook_table[id].shown_as))
 		hold(self, (uintptr_t)object);
@@ -338,7 +344,7 @@ static __attribute__((noinline)) int unlock_told(uint32_t id, void *object)
 {
 	lock_function *real = (lock_function *)hook_real(id);
 	struct thread *self = hook_gate(id) & LORG_GATE_ALL ? thread_self() : 0;
-	if (self && !self->busy) {
+	if (self && !self->busy && !the_arena.live) {
 		let_go(self, (uintptr_t)object);
 		EVENT_WRITE_COMPACT(self, LOCK_GIVEN_BACK, .object = (uintptr_t)object, .hook = hook_table[id].shown_as);
 	}

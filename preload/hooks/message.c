@@ -260,6 +260,10 @@ static inline __attribute__((always_inline)) void begin(struct hook_call *call, 
 	if (waits && (call->gate & LORG_GATE_RUNNING)) {
 		call->scratch[SCRATCH_STATE] = STATE_ACTIVE | STATE_BLOCKING | STATE_RUNNING;
 		running_begin(call, object, limit_ns(call));
+	} else if (running_tells_all(call)) {
+		call->scratch[SCRATCH_STATE] = STATE_ACTIVE | STATE_RUNNING;
+		running_begin(call, object, -1);
+		running_did_not_wait(call);
 	} else {
 		call->scratch[SCRATCH_STATE] = STATE_ACTIVE | (waits ? STATE_BLOCKING : 0);
 		call->stops_count = 0;
@@ -716,12 +720,18 @@ struct short_message {
 	uint32_t fd, generation, bytes, requested, kept, flags;
 };
 
+static __attribute__((noinline)) uint32_t unusual_running_flags(const struct hook_call *call)
+{
+	return (call->out_ending & 1 ? LORG_MESSAGE_OUT_ENDING : 0) |
+	       (call->out_ending & RUNNING_NOT_WAITED ? LORG_MESSAGE_NOT_WAITED : 0);
+}
+
 /* LORG_MESSAGE_RUNNING and what belongs to it, where the message tells the call's out and in. */
 static inline uint32_t running_flags(struct hook_call *call, uint64_t bytes)
 {
 	if (!(call->scratch[SCRATCH_STATE] & STATE_RUNNING))
 		return 0;
-	return LORG_MESSAGE_RUNNING | (call->out_ending ? LORG_MESSAGE_OUT_ENDING : 0) |
+	return LORG_MESSAGE_RUNNING | (__builtin_expect(call->out_ending, 0) ? unusual_running_flags(call) : 0) |
 	       (running_ending(call->self) ? LORG_MESSAGE_IN_ENDING : 0) |
 	       ((uint64_t)call->result != bytes ? LORG_MESSAGE_NO_COUNT : 0);
 }
@@ -802,11 +812,12 @@ static int write_short(struct hook_call *call, int sends, uint64_t object, const
 
 /* `where` comes first: to number the bytes is a locked operation, which would wait for what has been written before it. */
 static void write_message(struct hook_call *call, int sends, uint64_t object, const struct end *end, const struct message *message,
-			  struct place where, struct event_bytes value)
+			  struct place where, const struct matched_event *matched)
 {
 	struct pieces pieces;
+	struct event_bytes value = matched->value;
 	gather(&pieces, call->self, message);
-	if (!value.length && write_short(call, sends, object, end, message, &pieces, where)) {
+	if (!value.length && !matched->session && write_short(call, sends, object, end, message, &pieces, where)) {
 		release_pieces(call->self, &pieces);
 		return;
 	}
@@ -822,6 +833,8 @@ static void write_message(struct hook_call *call, int sends, uint64_t object, co
 		.hook = call->hook->shown_as,
 		.generation = end->generation,
 		.flags = message->flags | (pieces.kept < message->bytes ? LORG_MESSAGE_CUT : 0),
+		.session = matched->session,
+		.as_port = matched->as_port,
 		.address_length = message->address_length,
 		.message_length = pieces.kept,
 		.value_length = value.length,
@@ -831,7 +844,8 @@ static void write_message(struct hook_call *call, int sends, uint64_t object, co
 	write_pieces(call->self, sends ? LORG_EVENT_SEND : LORG_EVENT_RECEIVE, &event, sizeof event, &pieces);
 }
 
-static const struct event_bytes no_value;
+/* All sessions take it. */
+static const struct matched_event for_all;
 
 static struct matched_bytes matched_bytes_of(int sends, uint64_t object, const struct end *end, const struct message *message)
 {
@@ -851,16 +865,28 @@ static struct matched_bytes matched_bytes_of(int sends, uint64_t object, const s
 	};
 }
 
-/* If the match specification lets it pass. Its bytes count in the channel all the same. */
+struct written {
+	struct hook_call *call;
+	int sends;
+	uint64_t object;
+	const struct end *end;
+	const struct message *message;
+	struct place where;
+};
+
+static void write_one(void *context, const struct matched_event *matched)
+{
+	const struct written *written = context;
+	write_message(written->call, written->sends, written->object, written->end, written->message, written->where, matched);
+}
+
+/* Where match specifications let it pass. Its bytes count in the channel all the same. */
 static __attribute__((noinline)) void write_matched(struct hook_call *call, int sends, uint64_t object, const struct end *end,
 						    const struct message *message, struct place where)
 {
-	struct match_run run;
 	const struct matched_bytes bytes = matched_bytes_of(sends, object, end, message);
-	if (!message_passes(&run, call->self, &bytes))
-		return;
-	write_message(call, sends, object, end, message, where, run.message);
-	match_end(&run);
+	struct written written = {call, sends, object, end, message, where};
+	message_tell(call->self, &bytes, write_one, &written);
 }
 
 static void write_either(struct hook_call *call, uint32_t half, uint64_t object, const struct end *end, const struct message *message,
@@ -870,7 +896,7 @@ static void write_either(struct hook_call *call, uint32_t half, uint64_t object,
 	if (the_arena.message_programs & half)
 		write_matched(call, sends, object, end, message, where);
 	else
-		write_message(call, sends, object, end, message, where, no_value);
+		write_message(call, sends, object, end, message, where, &for_all);
 }
 
 static void write_send(struct hook_call *call, uint64_t object, const struct end *end, const struct message *message)
@@ -972,22 +998,10 @@ static int is_gone(int error)
 	return error == EPIPE || error == ECONNRESET || error == ECONNREFUSED || error == ENOTCONN;
 }
 
-/* Of a plain buffer matching sees what was to be sent; of other forms of call nothing. */
-static int failed_passes(struct hook_call *call, uint64_t object, const struct end *end, struct match_run *run)
-{
-	int plain = call->hook->argument.buffer >= 0 && call->hook->shown_as != HOOK_eventfd_write;
-	struct message message = {.flags = plain ? 0 : LORG_MESSAGE_NOT_COPIED};
-	if (plain)
-		take_plain(&message, call);
-	message.bytes = message.requested;
-	struct matched_bytes bytes = matched_bytes_of(1, object, end, &message);
-	bytes.may_fault = 1;
-	return message_passes(run, call->self, &bytes);
-}
-
 /* A plain buffer's first bytes, by a copy that cannot fault; other forms of call keep nothing. */
-static void write_failed(struct hook_call *call, uint64_t object, const struct end *end, struct event_bytes value)
+static void write_failed(struct hook_call *call, uint64_t object, const struct end *end, const struct matched_event *matched)
 {
+	struct event_bytes value = matched->value;
 	uint8_t bytes[FAILED_MESSAGE_BYTES];
 	struct message message = {0};
 	uint64_t limit = the_arena.message_length < sizeof bytes ? the_arena.message_length : sizeof bytes;
@@ -1010,6 +1024,8 @@ static void write_failed(struct hook_call *call, uint64_t object, const struct e
 		.generation = end->generation,
 		.flags = pieces.kept < message.requested ? LORG_MESSAGE_CUT : 0,
 		.error = call->error,
+		.session = matched->session,
+		.as_port = matched->as_port,
 		.message_length = pieces.kept,
 		.value_length = value.length,
 	};
@@ -1018,14 +1034,32 @@ static void write_failed(struct hook_call *call, uint64_t object, const struct e
 	write_pieces(call->self, LORG_EVENT_SEND_TO_NON_EXISTING, &event, sizeof event, &pieces);
 }
 
+static void write_one_failed(void *context, const struct matched_event *matched)
+{
+	const struct written *written = context;
+	write_failed(written->call, written->object, written->end, matched);
+}
+
+/* Of a plain buffer matching sees what was to be sent; of other forms of call nothing. */
+static __attribute__((noinline)) void write_failed_matched(struct hook_call *call, uint64_t object, const struct end *end)
+{
+	int plain = call->hook->argument.buffer >= 0 && call->hook->shown_as != HOOK_eventfd_write;
+	struct message message = {.flags = plain ? 0 : LORG_MESSAGE_NOT_COPIED};
+	struct written written = {.call = call, .object = object, .end = end};
+	if (plain)
+		take_plain(&message, call);
+	message.bytes = message.requested;
+	struct matched_bytes bytes = matched_bytes_of(1, object, end, &message);
+	bytes.may_fault = 1;
+	message_tell(call->self, &bytes, write_one_failed, &written);
+}
+
 static void send_failed(struct hook_call *call, uint64_t object, const struct end *end)
 {
-	struct match_run run = {.begun = 0};
-	if ((the_arena.message_programs & LORG_MASK_SEND) && !failed_passes(call, object, end, &run))
-		return;
-	write_failed(call, object, end, run.message);
-	if (run.begun)
-		match_end(&run);
+	if (the_arena.message_programs & LORG_MASK_SEND)
+		write_failed_matched(call, object, end);
+	else
+		write_failed(call, object, end, &for_all);
 }
 
 static void send_leave(struct hook_call *call, int fd, intptr_t result)
@@ -1188,7 +1222,7 @@ static __attribute__((noinline)) void write_common_long(struct hook_call *call, 
 	struct message message = {.bytes = bytes};
 	take_plain(&message, call);
 	take_taken(&message, call);
-	write_message(call, call->hook->role == ROLE_send, (uint32_t)call->argument[0], end_of(call, SCRATCH_END), &message, where, no_value);
+	write_message(call, call->hook->role == ROLE_send, (uint32_t)call->argument[0], end_of(call, SCRATCH_END), &message, where, &for_all);
 }
 
 /* Memory that may not be there (any more): what of it is, makes the message. */

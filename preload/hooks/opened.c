@@ -79,7 +79,7 @@ static int caller_matters_not(const char *path, uintptr_t caller)
 
 static int hooks_are_wanted(void)
 {
-	return the_arena.shared && the_arena.request_count && !this_thread.busy && system_calls_allowed();
+	return the_arena.shared && (the_arena.request_count || hooks_are_late()) && !this_thread.busy && system_calls_allowed();
 }
 
 void *dlopen_leads_to(const char *path, int flags, long unused, uintptr_t caller)

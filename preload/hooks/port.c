@@ -88,6 +88,17 @@ static void begin_wait(struct hook_call *call, int fd)
 	}
 }
 
+/* One that does not wait. */
+static void begin_call(struct hook_call *call, int fd)
+{
+	call->entry = clock_now();
+	if (!running_tells_all(call))
+		return;
+	call->scratch[SCRATCH_WAITS] = 1;
+	running_out(call, (uint64_t)(uint32_t)fd, -1);
+	running_did_not_wait(call);
+}
+
 static void end_wait(struct hook_call *call, int fd, intptr_t result)
 {
 	if (call->scratch[SCRATCH_WAITS]) {
@@ -129,6 +140,9 @@ static void close_enter(struct hook_call *call)
 	int fd = descriptor_of(call);
 	if (fd < 0)
 		return;
+	/* Nobody may have looked before the program let it go; its end is told all the same. */
+	if (the_arena.live && (call->gate & LORG_GATE_PORT))
+		port_find(call->self, fd);
 	port_in(call, port_peek(fd), fd);
 	port_closed(call->self, fd, LORG_REASON_NORMAL, 0, call->hook->shown_as);
 }
@@ -145,6 +159,8 @@ static void accept_enter(struct hook_call *call)
 		meeting_accepts(meeting_of(call), port);
 	if (may_wait(call, port))
 		begin_wait(call, fd);
+	else
+		begin_call(call, fd);
 }
 
 /* What may be asked of a descriptor at any time does not make it known; a name or a peer does. */
@@ -168,7 +184,7 @@ static void use_enter(struct hook_call *call)
 	if (may_wait(call, port))
 		begin_wait(call, fd);
 	else
-		call->entry = clock_now();
+		begin_call(call, fd);
 }
 
 void port_enter(struct hook_call *call)

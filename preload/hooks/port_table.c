@@ -9,8 +9,10 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 
 #include "preload/core/channel.h"
+#include "preload/core/flags.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/port_kind.h"
 #include "preload/hooks/port_table.h"
@@ -224,9 +226,11 @@ static int is_told(const struct thread *self, const struct port *port, int fd)
 	return __atomic_load_n(&port->told_image, __ATOMIC_RELAXED) == port_image_stamp();
 }
 
-static int wants_inherited(void)
+static int wants_inherited(const struct thread *self)
 {
-	return (the_arena.gate_mask & (LORG_GATE_PORT | LORG_GATE_MESSAGE)) != 0;
+	const uint32_t of_ports = LORG_TRACE_SEND | LORG_TRACE_RECEIVE | LORG_TRACE_PORTS | LORG_TRACE_PROCS | LORG_TRACE_RUNNING_PORTS;
+	return (the_arena.gate_mask & (LORG_GATE_PORT | LORG_GATE_MESSAGE)) != 0 &&
+	       (!self->flags_matter || (process_flags(self) & of_ports));
 }
 
 /* ---- looking up ----------------------------------------------------------- */
@@ -241,9 +245,21 @@ static struct port *look_foreign(struct thread *self, int fd)
 	if (slot)
 		fresh.generation = slot->generation;
 	struct port *port = copy_of(&fresh);
-	if (port->kind == PORT_KIND_PORT && !is_told(self, port, fd) && wants_inherited())
+	if (port->kind == PORT_KIND_PORT && !is_told(self, port, fd) && wants_inherited(self))
 		tell_inherited(self, port, fd);
 	return port;
+}
+
+/* What the program may have set before anybody asked. */
+static void take_receive_limit(struct port *port, int fd)
+{
+	struct timeval limit = {0, 0};
+	uint32_t length = sizeof limit;
+	if (!the_arena.live || !driver_is_socket(port->driver) || !system_calls_allowed() ||
+	    raw_failed(raw_syscall6(SYS_getsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, (long)&limit, (long)&length, 0)))
+		return;
+	uint64_t ms = (uint64_t)limit.tv_sec * 1000 + ((uint64_t)limit.tv_usec + 999) / 1000;
+	port->receive_limit_ms = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX;
 }
 
 static struct port *look(int fd)
@@ -252,8 +268,11 @@ static struct port *look(int fd)
 	struct port *slot = slot_of(fd, 1);
 	if (fd < 0 || port_classify(&fresh, fd) < 0)
 		return 0;
+	take_receive_limit(&fresh, fd);
 	if (!slot)
 		return copy_of(&fresh);
+	if (slot->doubted && (slot->inode != fresh.inode || slot->device != fresh.device))
+		slot->generation++;
 	publish(slot, &fresh);
 	return slot;
 }
@@ -267,7 +286,7 @@ struct port *port_find(struct thread *self, int fd)
 		port = look(fd);
 	if (!port)
 		return 0;
-	if (__builtin_expect(port->kind == PORT_KIND_PORT && !is_told(self, port, fd), 0) && wants_inherited())
+	if (__builtin_expect(port->kind == PORT_KIND_PORT && !is_told(self, port, fd), 0) && wants_inherited(self))
 		tell_inherited(self, port, fd);
 	return port;
 }
@@ -355,6 +374,7 @@ static struct port *bind_slot(struct thread *self, int fd, const struct port *fr
 	}
 	if (is_known(slot)) /* closed by a way that no hook saw */
 		port_closed(self, fd, LORG_REASON_UNKNOWN, 0, PORT_INHERITED);
+	slot->generation += slot->doubted;
 	publish(slot, fresh);
 	return slot;
 }
@@ -436,8 +456,13 @@ void port_closed(struct thread *self, int fd, enum lorg_reason reason, int statu
 		return;
 	}
 	struct port *slot = slot_of(fd, 0);
-	if (!is_known(slot))
+	if (!is_known(slot)) {
+		if (slot && slot->doubted) {
+			slot->generation++;
+			slot->doubted = 0;
+		}
 		return;
+	}
 	struct port was = *slot;
 	int told = was.kind == PORT_KIND_PORT && is_told(self, &was, fd);
 	__atomic_store_n(&slot->known, 0, __ATOMIC_RELAXED);
@@ -462,6 +487,19 @@ static void for_each_known(struct thread *self, unsigned first, unsigned last, u
 				visit(self, &block[i], (int)fd, argument);
 		}
 	}
+}
+
+static void doubt_one(struct thread *self, struct port *port, int fd, uint32_t unused)
+{
+	(void)self, (void)fd, (void)unused;
+	__atomic_store_n(&port->known, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&port->told_image, 0, __ATOMIC_RELAXED);
+	port->doubted = 1;
+}
+
+void ports_doubt(void)
+{
+	for_each_known(0, 0, UINT32_MAX, 0, doubt_one);
 }
 
 static void close_one(struct thread *self, struct port *port, int fd, uint32_t hook)

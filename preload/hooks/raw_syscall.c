@@ -351,11 +351,19 @@ static int is_traced(long number, long a, long b)
 	}
 }
 
+/* What makes and ends threads and programs. */
+static int is_of_life(long number)
+{
+	return number == SYS_fork || number == SYS_clone || number == SYS_clone3 || number == SYS_exit || number == SYS_exit_group ||
+	       number == SYS_execveat;
+}
+
 void *syscall_leads_to(long number, long a, long b, long c, long d)
 {
 	(void)c;
 	int saved_errno = *hook_errno();
-	int matters = hook_gate(HOOK_syscall) || number == SYS_prctl || number == SYS_seccomp || number == SYS_execve;
+	int matters = hook_gate(HOOK_syscall) || number == SYS_prctl || number == SYS_seccomp || number == SYS_execve ||
+		      (is_of_life(number) && arena_is_live());
 	void *target = (matters && is_traced(number, a, b)) || concerns_arena(number, a, b, d) ? (void *)(uintptr_t)syscall_traced : hook_real(HOOK_syscall);
 	*hook_errno() = saved_errno;
 	return target;

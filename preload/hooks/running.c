@@ -32,7 +32,7 @@ void running_tell_pending(struct thread *self)
 static void write_in(struct hook_call *call, uint64_t object, intptr_t result)
 {
 	EVENT_WRITE_HOT(call->self, IN, .since = call->out, .object = object, .result = result, .hook = call->hook->shown_as,
-			.ending = running_ending(call->self), .error = call->error);
+			.ending = running_ending(call->self) | (call->out_ending & RUNNING_NOT_WAITED), .error = call->error);
 }
 
 int running_ended_otherwise(struct hook_call *call, uint64_t object, intptr_t result)

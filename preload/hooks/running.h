@@ -12,6 +12,7 @@
 #define LORG_PRELOAD_RUNNING_H
 
 #include "preload/call/call.h"
+#include "preload/core/flags.h"
 #include "preload/hook.h"
 
 /* Tells the out that stands in the entry, if any. */
@@ -88,6 +89,24 @@ static inline __attribute__((always_inline)) void running_begin(struct hook_call
 	process->wait_ending = call->out_ending;
 	/* Release: a handler, or the collector, that sees the word sees the rest. */
 	__atomic_store_n(running_word(self), running_word_of(call), __ATOMIC_RELEASE);
+}
+
+/* In out_ending, beside 1: the call did not wait; its out and in are told to those who ask for running_procs (events.h). */
+enum { RUNNING_NOT_WAITED = 4 };
+
+/* True where port calls have an out and an in though they do not wait. */
+static inline int running_tells_all(const struct hook_call *call)
+{
+	const uint8_t both = LORG_GATE_ALL | LORG_GATE_RUNNING;
+	return __builtin_expect((call->gate & both) == both, 0) && call->self->flags_matter &&
+	       (process_flags(call->self) & LORG_TRACE_RUNNING_PROCS);
+}
+
+/* Behind the running_begin of such a call. */
+static inline void running_did_not_wait(struct hook_call *call)
+{
+	call->out_ending |= RUNNING_NOT_WAITED;
+	call->self->process->wait_ending = call->out_ending;
 }
 
 /* A wait that running_begin began is over. 1: the caller has to tell its out and in; 0: the out was told, and now the in. */

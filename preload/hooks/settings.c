@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "preload/core/flags.h"
 #include "preload/core/make_way.h"
 #include "preload/call/call.h"
 #include "preload/core/raw.h"
@@ -87,29 +88,59 @@ static void write_name(struct thread *self, uint16_t id, uint32_t tid, const cha
 }
 
 /* process: entry of the thread named, or NULL if that is not known. The old name goes, the new one comes. */
-static void rename_thread(struct thread *self, struct lorg_process *process, uint32_t tid, const char *given)
+static void rename_thread(struct thread *self, struct lorg_process *process, uint32_t tid, const char *given, int tells)
 {
 	char name[NAME_LENGTH + 1] = {0};
 	memory_peek(name, given, (uint32_t)text_length(given, NAME_LENGTH));
-	if (process && process->name[0]) {
+	if (tells && process && process->name[0]) {
 		char old[NAME_LENGTH + 1] = {0};
 		memcpy(old, process->name, NAME_LENGTH);
 		write_name(self, LORG_EVENT_UNREGISTER, tid, old);
 	}
 	if (process)
 		memcpy(process->name, name, sizeof name);
-	write_name(self, LORG_EVENT_REGISTER, tid, name);
+	if (tells)
+		write_name(self, LORG_EVENT_REGISTER, tid, name);
+}
+
+/* What befalls a process is told where its own flags ask for it, whoever does it. A name is kept all the same. */
+static int tells_of(const struct thread *self, const struct lorg_process *process, uint32_t hook)
+{
+	if (!(hook_gate(hook) & LORG_GATE_PROCESS))
+		return 0;
+	return !self->flags_matter || ((process ? session_flags(process, 0) : process_flags(self)) & LORG_TRACE_PROCS);
+}
+
+/* The thread that made this program, where it is of this family and still there; NULL: not known. */
+static struct lorg_process *parent_of(const struct lorg_process *process)
+{
+	const struct lorg_image *image = arena_image(process->image);
+	struct lorg_process *parent = arena_process(process->parent);
+	/* Entry 0 is one like any other: an image that was made by another of the family says so. */
+	if (!image || !parent || parent == process || image->birth == LORG_BIRTH_COMMAND || image->birth == LORG_BIRTH_EXEC)
+		return 0;
+	const struct lorg_image *of_parent = arena_image(parent->image);
+	uint32_t state = __atomic_load_n(&parent->state, __ATOMIC_RELAXED);
+	int is_it = of_parent && !memcmp(of_parent->id, image->parent_id, sizeof image->parent_id) &&
+		    (state == LORG_PROCESS_ALIVE || state == LORG_PROCESS_ENDING);
+	return is_it ? parent : 0;
 }
 
 /* The signal at the parent's death ties the program to the thread that made it. */
-static void link_to_parent(struct thread *self, int linked)
+static void link_to_parent(struct thread *self, uint32_t hook, int linked)
 {
 	const struct lorg_image *image = arena_image(self->process->image);
-	const struct lorg_process *parent = self->process->parent ? arena_process(self->process->parent) : 0;
+	struct lorg_process *parent = parent_of(self->process);
 	struct lorg_event_LINK event = {.fd = -1};
 	event.pid = system_calls_allowed() ? (uint32_t)raw_syscall3(SYS_getppid, 0, 0, 0) : image ? image->parent_pid : 0;
 	event.tid = parent ? parent->own_tid : event.pid;
-	event_write(self, linked ? LORG_EVENT_LINK : LORG_EVENT_UNLINK, &event, sizeof event, 0, 0, 0);
+	self->process->linked_pid = linked ? event.pid : 0;
+	self->process->linked_tid = linked ? event.tid : 0;
+	/* First: what it is linked to asks for itself by the flags that it gets so. */
+	if (linked && parent)
+		flags_linked(self, parent);
+	if (tells_of(self, self->process, hook) || (parent && tells_of(self, parent, hook)))
+		event_write(self, linked ? LORG_EVENT_LINK : LORG_EVENT_UNLINK, &event, sizeof event, 0, 0, 0);
 }
 
 void settings_prctl_done(uint32_t hook, long option, unsigned long first)
@@ -118,13 +149,13 @@ void settings_prctl_done(uint32_t hook, long option, unsigned long first)
 		this_thread.no_clock = 0;
 	if (option != PR_SET_NAME && option != PR_SET_PDEATHSIG)
 		return;
-	struct thread *self = (hook_gate(hook) & LORG_GATE_PROCESS) ? thread_self() : 0;
+	struct thread *self = hook_lives(hook) ? thread_self() : 0;
 	if (!self || self->busy)
 		return;
 	if (option == PR_SET_NAME)
-		rename_thread(self, self->process, self->process->own_tid, (const char *)first);
+		rename_thread(self, self->process, self->process->own_tid, (const char *)first, tells_of(self, self->process, hook));
 	else
-		link_to_parent(self, first != 0);
+		link_to_parent(self, hook, first != 0);
 }
 
 int hook_prctl(int option, ...)
@@ -155,7 +186,7 @@ void settings_enter(struct hook_call *call)
 void settings_leave(struct hook_call *call, intptr_t result)
 {
 	uint32_t index;
-	if (call->hook->role != ROLE_name || result != 0 || !(call->gate & LORG_GATE_PROCESS))
+	if (call->hook->role != ROLE_name || result != 0)
 		return;
 	uint32_t tid = thread_of_handle(call->argument[0], &index);
 	struct lorg_process *process = tid ? arena_process(index) : 0;
@@ -167,7 +198,7 @@ void settings_leave(struct hook_call *call, intptr_t result)
 		process = call->self->process;
 		tid = process->own_tid;
 	}
-	rename_thread(call->self, process, tid, (const char *)call->argument[1]);
+	rename_thread(call->self, process, tid, (const char *)call->argument[1], tells_of(call->self, process, HOOK_pthread_setname_np));
 }
 
 /* ---- memory: is it ours? ---- */

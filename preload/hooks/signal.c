@@ -147,28 +147,34 @@ static int may_hit_sender(const struct lorg_event_SIGNAL_SENT *event)
 	return event->target != TARGET_PROCESS || event->to_pid == (int)program_own_pid();
 }
 
-static __attribute__((noinline)) uint32_t write_matched(struct hook_call *call, struct lorg_event_SIGNAL_SENT *event)
+struct sending {
+	struct hook_call *call;
+	struct lorg_event_SIGNAL_SENT event;
+	uint32_t position; /* of the first that was written; 0: none */
+};
+
+static void write_one(void *context, const struct matched_event *matched)
 {
-	struct match_run run;
-	uint32_t position = 0;
-	if (!signal_sent_passes(&run, call->self, event)) {
-		call->scratch[SCRATCH_LEFT_OUT] = 1;
-		return 0;
-	}
-	event->message_value_length = run.message.length;
-	event_write(call->self, LORG_EVENT_SIGNAL_SENT, event, sizeof *event, &run.message, 1, &position);
-	match_end(&run);
-	return position;
+	struct sending *sending = context;
+	uint32_t position;
+	sending->event.session = matched->session;
+	sending->event.message_value_length = matched->value.length;
+	event_write(sending->call->self, LORG_EVENT_SIGNAL_SENT, &sending->event, sizeof sending->event, &matched->value, 1, &position);
+	/* Those before stand in another chunk, which is out of our hands. */
+	if (!sending->position || position < sending->position)
+		sending->position = position;
 }
 
-/* Returns where it stands; 0: nowhere. */
-static uint32_t write_sent(struct hook_call *call, struct lorg_event_SIGNAL_SENT *event)
+/* Returns where the first stands, 0: nowhere. */
+static uint32_t write_sent(struct hook_call *call, const struct lorg_event_SIGNAL_SENT *event)
 {
-	uint32_t position = 0;
+	struct sending sending = {.call = call, .event = *event};
 	if (the_arena.message_programs & LORG_MASK_SEND)
-		return write_matched(call, event);
-	event_write(call->self, LORG_EVENT_SIGNAL_SENT, event, sizeof *event, 0, 0, &position);
-	return position;
+		signal_sent_tell(call->self, event, write_one, &sending);
+	else
+		write_one(&sending, &(struct matched_event){.session = 0});
+	call->scratch[SCRATCH_LEFT_OUT] = !sending.position;
+	return sending.position;
 }
 
 static void kill_enter(struct hook_call *call)
@@ -186,28 +192,34 @@ static void kill_enter(struct hook_call *call)
 	call->scratch[SCRATCH_POSITION] = position;
 }
 
-/* The record written before the call, or NULL when it is no longer in our hands. */
-static struct lorg_extended *early_record(const struct hook_call *call)
+/* ESRCH is told; a signal that was refused for another reason is none. */
+static void correct_record(const struct hook_call *call, struct lorg_extended *record)
 {
-	if (!call->scratch[SCRATCH_PACKET] || call->scratch[SCRATCH_PACKET] != (uintptr_t)call->self->packet)
-		return 0;
-	struct lorg_extended *record =
-		(struct lorg_extended *)(call->scratch[SCRATCH_PACKET] + call->scratch[SCRATCH_POSITION]);
 	uint64_t entry;
 	memcpy(&entry, record + 1, sizeof entry);
-	return record->id == LORG_EVENT_SIGNAL_SENT && entry == call->entry ? record : 0;
-}
-
-/* ESRCH is told; a signal that was refused for another reason is none. */
-static void correct_record(const struct hook_call *call)
-{
-	struct lorg_extended *record = early_record(call);
-	if (!record)
+	if (record->id != LORG_EVENT_SIGNAL_SENT || entry != call->entry)
 		return;
 	if (call->error == ESRCH)
 		((struct lorg_event_SIGNAL_SENT *)(record + 1))->error = ESRCH;
 	else
-		record->id = LORG_EVENT_FILLER;
+		record->id = LORG_EVENT_WITHDRAWN;
+}
+
+/* Those written before the call, where they are still in our hands. */
+static void correct_records(const struct hook_call *call)
+{
+	char *packet = (char *)call->scratch[SCRATCH_PACKET];
+	if (!packet || packet != (char *)call->self->packet)
+		return;
+	uint32_t end = call->self->packet->position < LORG_CHUNK_SIZE ? call->self->packet->position : LORG_CHUNK_SIZE, length;
+	for (uint32_t at = (uint32_t)call->scratch[SCRATCH_POSITION]; at < end; at += length) {
+		struct lorg_extended *record = (struct lorg_extended *)(packet + at);
+		length = event_written_length((const uint64_t *)(void *)record);
+		if (!length)
+			return;
+		if (record->word == LORG_EVENT_EXTENDED)
+			correct_record(call, record);
+	}
 }
 
 static void kill_leave(struct hook_call *call)
@@ -219,7 +231,7 @@ static void kill_leave(struct hook_call *call)
 		return;
 	if (call->scratch[SCRATCH_POSITION]) {
 		if (call->error)
-			correct_record(call);
+			correct_records(call);
 		return;
 	}
 	if (call->error && call->error != ESRCH)

@@ -17,6 +17,7 @@
 #include <sched.h>
 #include <stdarg.h>
 
+#include "preload/core/flags.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/exec.h"
 #include "preload/hooks/exit.h"
@@ -47,7 +48,7 @@ uint32_t spawn_gather(char *to, uint32_t room, char *const *argv)
 
 struct thread *spawn_begin(struct spawn_call *call, uint32_t hook, enum lorg_birth how, uintptr_t caller)
 {
-	if (!hook_gate(hook))
+	if (!hook_lives(hook))
 		return 0;
 	struct thread *self = thread_self();
 	if (!self || self->busy)
@@ -59,7 +60,8 @@ struct thread *spawn_begin(struct spawn_call *call, uint32_t hook, enum lorg_bir
 void spawn_write(struct thread *self, const struct spawn_call *call, const struct spawn_target *target)
 {
 	char arguments[ARGV_BYTES];
-	if (!(hook_gate(call->hook) & LORG_GATE_PROCESS))
+	flags_spawned(self);
+	if (!(hook_gate_of(self, call->hook) & LORG_GATE_PROCESS))
 		return;
 	struct lorg_event_SPAWN event = {.entry = call->entry,
 					 .routine = target->routine,
@@ -83,7 +85,7 @@ void spawn_write(struct thread *self, const struct spawn_call *call, const struc
 void spawn_prepare(struct thread *self, const struct spawn_call *call, const struct spawn_target *target, uint32_t child)
 {
 	struct lorg_process *process = self->process;
-	if (!(hook_gate(call->hook) & LORG_GATE_PROCESS))
+	if (!(hook_gate_of(self, call->hook) & LORG_GATE_PROCESS))
 		return;
 	process->spawning.entry = call->entry;
 	process->spawning.routine = target->routine;
@@ -289,7 +291,13 @@ void spawn_settle(const char *file, char *const *argv)
 	spawn_write(self, seen, &target);
 	call->told = 1;
 	call->child_pid = pid;
-	thread_enter_shared_child(index, (enum lorg_birth)seen->how, pid);
+	char arguments[ARGV_BYTES];
+	const struct thread_birth birth = {.caller = seen->caller,
+					   .file = target.file,
+					   .argv = arguments,
+					   .file_length = memory_peek_text(target.file),
+					   .argv_length = spawn_gather(arguments, sizeof arguments, argv)};
+	thread_enter_shared_child(index, (enum lorg_birth)seen->how, pid, &birth);
 }
 
 void spawn_expect_child(void)
@@ -416,7 +424,7 @@ int hook_pidfd_spawnp(int *pidfd, const char *path, const posix_spawn_file_actio
 
 static void fill_call(struct hook_call *call, struct thread *self, const struct spawn_call *spawn)
 {
-	*call = (struct hook_call){.hook = &hook_table[spawn->hook], .self = self, .gate = hook_gate(spawn->hook), .caller = spawn->caller};
+	*call = (struct hook_call){.hook = &hook_table[spawn->hook], .self = self, .gate = hook_gate_of(self, spawn->hook), .caller = spawn->caller};
 	call->entry = spawn->entry;
 }
 
@@ -513,7 +521,7 @@ static int clone_child(void *given)
 {
 	struct clone_start start = *(struct clone_start *)given;
 	if (start.shares_memory)
-		thread_enter_shared_child(start.image_index, (enum lorg_birth)start.how, 0);
+		thread_enter_shared_child(start.image_index, (enum lorg_birth)start.how, 0, 0);
 	else
 		fork_adopt();
 	int status = start.routine(start.argument);
@@ -633,7 +641,7 @@ void vfork_child(uint64_t image_index, uint64_t entry)
 {
 	int saved_errno = *hook_errno();
 	if (entry)
-		thread_enter_shared_child((uint32_t)image_index, LORG_BIRTH_VFORK, 0);
+		thread_enter_shared_child((uint32_t)image_index, LORG_BIRTH_VFORK, 0, 0);
 	*hook_errno() = saved_errno;
 }
 

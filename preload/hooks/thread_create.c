@@ -28,7 +28,7 @@ struct start_slot {
 	uint32_t entry; /* index: where the arena is mapped may change meanwhile */
 	uint32_t hook;
 	uint32_t no_clock; /* the creator may not read the TSC, and what it makes inherits that */
-	uint32_t tid;	   /* atomic; the thread's, once it runs */
+	uint32_t tid;	   /* atomic; the thread's, once it runs or its creator knows it */
 };
 
 enum { HANDLES = 16384, HANDLE_PROBES = 32 };
@@ -230,7 +230,7 @@ void thread_begin(void *given, void *routine_and_argument[2])
 	struct lorg_process *maker = self->process ? arena_process(self->process->parent) : 0;
 	if (maker)
 		spawning_child_runs(maker, slot->entry + 1, tid);
-	if (self->process && (hook_gate(slot->hook) & LORG_GATE_PROCESS))
+	if (self->process && (hook_gate_of(self, slot->hook) & LORG_GATE_PROCESS))
 		write_spawned(self, slot);
 	start_drop(slot);
 	call_thread_begin(self, (uintptr_t)__builtin_frame_address(0) + 64);
@@ -300,9 +300,23 @@ static struct start_slot *announce(struct thread *self, const struct spawn_call 
 	return 0;
 }
 
+/* A thread that has not begun yet may be named, or waited for, by its handle already. */
+static void note_not_begun(struct start_slot *slot, uint64_t handle)
+{
+	uint32_t tid = __atomic_load_n(&slot->tid, __ATOMIC_RELAXED) ? 0 : tid_in_block(handle), unknown = 0;
+	struct lorg_process *entry = tid ? arena_process(slot->entry) : 0;
+	if (!entry)
+		return;
+	/* It stores the same, in both. */
+	__atomic_store_n(&slot->tid, tid, __ATOMIC_RELAXED);
+	__atomic_compare_exchange_n(&entry->own_tid, &unknown, tid, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	handle_note(handle, tid, slot->entry);
+}
+
 static void finish(struct thread *self, const struct spawn_call *call, struct start_slot *slot, int made, uint64_t handle)
 {
 	if (made) {
+		note_not_begun(slot, handle);
 		write_thread(self, call, slot, handle);
 		spawning_ends(self);
 		start_drop(slot);

@@ -137,8 +137,13 @@ uint32_t entries_place(const struct patch_module *module, int alone, struct patc
 	return 0;
 }
 
+uint64_t entry_patch_address(const struct patch_module *module, uint32_t index)
+{
+	return mark_of(module, index) & LORG_STUB_CODE ? patch_address(module, plan_function(module->plan, index)) : 0;
+}
+
 int entry_is_placed(const struct patch_module *module, uint32_t index)
 {
-	const struct lorg_plan_function *function = plan_function(module->plan, index);
-	return (mark_of(module, index) & LORG_STUB_CODE) && *(const uint8_t *)patch_address(module, function) == 0xe9;
+	uint64_t address = entry_patch_address(module, index);
+	return address && *(const uint8_t *)address == 0xe9;
 }

@@ -9,6 +9,7 @@
 #include "preload/core/module.h"
 #include "preload/core/raw.h"
 #include "preload/hook.h"
+#include "preload/patch/late_slots.h"
 #include "preload/resolve/resolve.h"
 
 enum { AT_ONCE = 64 }; /* modules that are asked for together */
@@ -58,10 +59,31 @@ static void end_placing(void)
 	__atomic_store_n(&placer, 0, __ATOMIC_RELEASE);
 }
 
-static int is_wanted(void)
+/* Who does not wait: another thread may be stopped, or wait for this one. */
+static int try_placing(void)
+{
+	uint64_t seen = __atomic_load_n(&placer, __ATOMIC_RELAXED), self = placer_self();
+	if (seen >> 48 == self >> 48)
+		return 0;
+	/* Acquire: pairs with the release of the placer before: its tables are whole. */
+	return __atomic_compare_exchange_n(&placer, &seen, self, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* Relaxed: where a program reads it a moment too early, it is looked after from outside. */
+static int is_asked_for(void)
+{
+	return __atomic_load_n(&the_arena.shared->functions_asked, __ATOMIC_RELAXED) != 0;
+}
+
+static int is_possible(void)
 {
 	return the_arena.shared && the_arena.request_count && system_calls_allowed() && !this_thread.vfork_child &&
 	       hook_gates == the_arena.shared->gate;
+}
+
+static int is_wanted(void)
+{
+	return is_possible() && is_asked_for();
 }
 
 /* By the links of /proc/self/task: two, and one for each thread. */
@@ -245,18 +267,26 @@ static void placement_begin(struct patch_module *module, struct patch_refusals *
 		refusals->no_memory += module->plan->function_count;
 }
 
-static void place_entries(struct patch_module *module, int alone, struct patch_refusals *refusals)
+static void place_entries(struct patch_module *module, int alone, int is_stopped, struct patch_refusals *refusals)
 {
-	uint32_t left = entries_place(module, alone, refusals);
+	uint32_t left = is_stopped ? 0 : entries_place(module, alone, refusals);
 	/* Release: who sees the state sees the rest. */
 	__atomic_store_n(&module->placement->state, LORG_PLACEMENT_PLACED, __ATOMIC_RELEASE);
 	if (left && patches_ask(module))
 		refusals->several_threads += left;
 }
 
+/* When and where modules are placed. */
+enum moment {
+	AT_START, /* the constructor: there is one thread, and nothing has begun */
+	AT_WORK,  /* a hook */
+	STOPPED,  /* patch_modules_try() */
+};
+
 /* A batch of new modules. */
 struct batch {
 	uint32_t count;
+	enum moment moment;
 	int alone;
 	struct patch_question question[AT_ONCE];
 	void *handle[AT_ONCE];
@@ -274,39 +304,91 @@ static void batch_place(struct batch *batch)
 			continue;
 		placement_begin(module, &batch->refusals[i]);
 		if (module->placement)
-			place_entries(module, batch->alone, &batch->refusals[i]);
+			place_entries(module, batch->alone, batch->moment == STOPPED, &batch->refusals[i]);
 	}
+}
+
+/* The program's threads run meanwhile, and may close what they like. */
+static int is_beside_threads(const struct batch *batch)
+{
+	return batch->moment == AT_WORK && !batch->alone;
+}
+
+/*
+ * An older module that came by a handle of its own, and that another thread might close just now: its own name is what
+ * the loader knows it by, also where its file has gone. 0: it goes, or has gone. *handle: to be closed, or NULL.
+ */
+static int hold_older(const struct patch_module *module, void **handle)
+{
+	const struct namespaces *space = &loader_namespaces;
+	struct found found = {.in_base = 1};
+	*handle = 0;
+	for (const struct link_map *object = space->base.r_map; copy_entry(&found, object); object = found.entry.l_next) {
+		char name[sizeof(path)];
+		if (found.entry.l_addr != module->base || (uint64_t)found.entry.l_ld != module->dynamic)
+			continue;
+		uint32_t length = memory_peek_text(found.entry.l_name);
+		if (length >= sizeof name)
+			return 0;
+		length = memory_peek(name, found.entry.l_name, length);
+		name[length] = 0;
+		*handle = length ? hold(&found, name) : 0;
+		return *handle != 0;
+	}
+	return 0; /* gone, or in a namespace of its own, where it cannot be held */
+}
+
+static void place_older_slots(struct patch_module *module, const struct batch *batch)
+{
+	struct patch_refusals refusals = {0};
+	void *handle = 0;
+	if (module->is_new || !module->dynamic || (is_beside_threads(batch) && !module->from_start && !hold_older(module, &handle)))
+		return;
+	slots_place(module, modules, module_count, &refusals);
+	if (handle)
+		REAL(dlclose)(handle);
 }
 
 /* Slots of the new modules; those of the older ones too, which may lead to functions of the new. */
 static void batch_place_slots(struct batch *batch)
 {
-	struct patch_refusals older = {0};
 	for (uint32_t i = 0; i < batch->count; i++)
 		slots_place(batch->question[i].module, modules, module_count, &batch->refusals[i]);
 	for (uint32_t i = 0; i < module_count; i++)
-		if (!modules[i].is_new)
-			slots_place(&modules[i], modules, module_count, &older);
+		place_older_slots(&modules[i], batch);
 }
 
-static void batch_take(struct batch *batch, const struct found *found, int at_start)
+/* What was there at the start never goes. */
+static int stays(const struct found *found)
+{
+	const struct link_map *last = link_map_last_of_start();
+	for (const struct link_map *object = link_map_first(); object; object = object->l_next) {
+		if (object == found->object)
+			return 1;
+		if (object == last)
+			return 0;
+	}
+	return 0;
+}
+
+static void batch_take(struct batch *batch, const struct found *found)
 {
 	struct patch_module *module = new_place();
 	char *name = batch->path[batch->count];
 	if (!module || module_read(module, found->entry.l_addr, (uint64_t)found->entry.l_ld, found->is_main))
 		return;
 	read_path(found, name);
-	if (!at_start && !(batch->handle[batch->count] = hold(found, name)) && found->in_base) {
+	if (batch->moment == AT_WORK && !(batch->handle[batch->count] = hold(found, name)) && found->in_base) {
 		memset(module, 0, sizeof *module); /* it has gone meanwhile */
 		return;
 	}
 	module->is_new = 1;
-	module->from_start = (uint8_t)at_start;
+	module->from_start = batch->moment == AT_START || (batch->moment == STOPPED && stays(found));
 	module_count += module == &modules[module_count];
 	batch->question[batch->count++].module = module;
 }
 
-static void batch_find(struct batch *batch, int at_start)
+static void batch_find(struct batch *batch)
 {
 	const struct namespaces *space = &loader_namespaces;
 	if (!space) { /* another loader than glibc's */
@@ -320,7 +402,7 @@ static void batch_find(struct batch *batch, int at_start)
 			object = found.entry.l_next;
 			found.is_main = found.object == first;
 			if (!is_ours_or_loaders(&found) && !module_known(&found))
-				batch_take(batch, &found, at_start);
+				batch_take(batch, &found);
 		}
 	}
 }
@@ -359,14 +441,46 @@ static void forget_gone(void)
 	}
 }
 
+/* Another object stands where it stood. */
+static int is_another(const struct patch_module *module)
+{
+	struct patch_module now;
+	return module_read(&now, module->base, module->dynamic, module->is_main) || now.end != module->end ||
+	       now.build_id_length != module->build_id_length ||
+	       memcmp(now.build_id, module->build_id, module->build_id_length) != 0;
+}
+
+/* Its own slots are as the loader makes them: neither what they led to nor where they were led. */
+static int slots_are_new(const struct patch_module *module)
+{
+	const struct lorg_placement *placement = module->placement;
+	const struct lorg_slot_change *change = (const struct lorg_slot_change *)placement->slots;
+	uint64_t value;
+	return placement->slot_count && memory_peek(&value, (const void *)change->address, sizeof value) == sizeof value &&
+	       value != change->thunk && value != change->original;
+}
+
+/* Another thread may be in dlclose: nothing is read that could fault. */
+static int patch_is_there(const struct patch_module *module, uint32_t index)
+{
+	uint64_t address = entry_patch_address(module, index);
+	uint8_t first;
+	return address && memory_peek(&first, (const void *)address, sizeof first) == sizeof first && first == 0xe9;
+}
+
 /* An object that has gone and come again unseen stands there without its patches. */
 static int is_replaced(const struct patch_module *module)
 {
 	const struct lorg_placement *placement = module->placement;
+	if (is_another(module))
+		return 1;
+	/* Where gates change at any time, their bytes follow a moment later. */
+	if (module->control && module->control->live)
+		return 0;
 	for (uint32_t i = 0; placement && placement->marks && i < module->plan->function_count; i++)
 		if ((((const uint8_t *)placement->marks)[i] & LORG_STUB_CODE) && control_function(module->control, i)->gate)
-			return !entry_is_placed(module, i);
-	return 0;
+			return !patch_is_there(module, i);
+	return placement && slots_are_new(module);
 }
 
 static void forget_replaced(void)
@@ -376,13 +490,14 @@ static void forget_replaced(void)
 			forget(&modules[i]);
 }
 
-static int place_batch(int at_start)
+static int place_batch(enum moment moment)
 {
 	struct batch *batch = any_memory(sizeof *batch);
 	if (!batch)
 		return 0;
-	batch->alone = at_start || is_alone();
-	batch_find(batch, at_start);
+	batch->moment = moment;
+	batch->alone = moment == AT_START || (moment == AT_WORK && is_alone());
+	batch_find(batch);
 	uint32_t count = batch->count;
 	if (count) {
 		plans_ask(batch->question, count, (const path *)batch->path);
@@ -402,19 +517,30 @@ static void tell_modules(void)
 		modules_tell(self);
 }
 
-static void place_all(int at_start)
+/* What was asked for when nothing was asked of it. */
+static void forget_unplanned(void)
+{
+	for (uint32_t i = 0; i < module_count; i++)
+		if (modules[i].dynamic && !modules[i].plan)
+			memset(&modules[i], 0, sizeof modules[i]);
+}
+
+static void place_all(enum moment moment)
 {
 	int saved_errno = *hook_errno();
 	this_thread.busy++;
 	__atomic_store_n(&patch_pending, 0, __ATOMIC_RELAXED);
-	if (!at_start) {
+	/* Release: its head is right from the start; the collector may be asked to apply what is placed first. */
+	__atomic_store_n(&the_arena.shared->placements, (uint64_t)&placements, __ATOMIC_RELEASE);
+	if (moment != AT_START) {
 		forget_gone();
 		forget_replaced();
 		tell_modules();
 	}
-	while (place_batch(at_start))
+	if (moment == STOPPED)
+		forget_unplanned();
+	while (place_batch(moment))
 		;
-	__atomic_store_n(&the_arena.shared->placements, (uint64_t)&placements, __ATOMIC_RELEASE);
 	this_thread.busy--;
 	*hook_errno() = saved_errno;
 }
@@ -422,12 +548,60 @@ static void place_all(int at_start)
 void patch_modules(void)
 {
 	static int begun; /* the constructor's call is the first, on the only thread */
+	int at_start = !begun && !hooks_are_late();
+	begun = 1;
+	late_slots_look();
 	if (!is_wanted() || !begin_placing())
 		return;
-	int at_start = !begun;
-	begun = 1;
-	place_all(at_start);
+	place_all(at_start ? AT_START : AT_WORK);
 	end_placing();
+}
+
+/*
+ * Calls of dlclose under way, in the low half (the high half: image + 1, as a fork child finds its parent's), and whether
+ * modules are looked at without handles. Either sets its own and then looks at the other's, sequentially consistent: one of
+ * them sees the other.
+ */
+static uint64_t closing;
+static uint32_t without_handles;
+
+static void add_closing(int by)
+{
+	uint64_t seen = __atomic_load_n(&closing, __ATOMIC_RELAXED), next, self = (uint64_t)(the_program.image_index + 1) << 32;
+	do {
+		uint32_t count = seen >> 32 == self >> 32 ? (uint32_t)seen : 0;
+		next = self | (by > 0 ? count + 1 : count ? count - 1 : 0);
+	} while (!__atomic_compare_exchange_n(&closing, &seen, next, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+}
+
+static int is_closing(void)
+{
+	uint64_t seen = __atomic_load_n(&closing, __ATOMIC_SEQ_CST);
+	return seen >> 32 == the_program.image_index + 1ul && (uint32_t)seen;
+}
+
+enum patch_tried patch_modules_try(void)
+{
+	enum patch_tried tried = PATCH_AGAIN;
+	if (!is_wanted())
+		return PATCH_NOT_HERE;
+	if (!try_placing())
+		return PATCH_AGAIN;
+	__atomic_store_n(&without_handles, 1, __ATOMIC_SEQ_CST);
+	if (!is_closing()) {
+		place_all(STOPPED);
+		tried = PATCH_PLACED;
+	}
+	__atomic_store_n(&without_handles, 0, __ATOMIC_RELEASE);
+	end_placing();
+	return tried;
+}
+
+void patch_closing(void)
+{
+	add_closing(1);
+	for (int i = 0; __atomic_load_n(&without_handles, __ATOMIC_SEQ_CST) && system_calls_allowed() && i < 20000; i++) /* 2 s */
+		raw_sleep_ns(100000);
 }
 
 void patch_mapping_moved(uintptr_t from, uintptr_t length, uintptr_t to)
@@ -455,9 +629,25 @@ void patch_opened(void *handle)
 		patch_modules();
 }
 
+/* The slot's record among those that have been placed. */
+struct lorg_slot_change *patch_slot_record(uint64_t address)
+{
+	for (uint32_t i = 0; i < placements.count; i++) {
+		const struct lorg_placement *placement = &placements.entry[i];
+		struct lorg_slot_change *changes = (struct lorg_slot_change *)placement->slots;
+		for (uint32_t k = 0; changes && placement->state == LORG_PLACEMENT_PLACED && k < placement->slot_count; k++)
+			if (changes[k].address == address)
+				return &changes[k];
+	}
+	return 0;
+}
+
 void patch_closed(void)
 {
-	if (!is_wanted() || !begin_placing())
+	late_slots_forget_gone();
+	add_closing(-1);
+	/* Also while nothing is asked: what comes to the same place later is another. */
+	if (!module_count || !is_possible() || !begin_placing())
 		return;
 	int saved_errno = *hook_errno();
 	forget_gone();

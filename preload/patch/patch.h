@@ -34,7 +34,17 @@
  * with their handle. Does nothing at all where the recording asks nothing of functions.
  */
 HIDDEN void patch_modules(void);
+/* The record of a slot that has been changed (late_slots.c, which changes slots too, for other reasons); NULL: there is none. */
+HIDDEN struct lorg_slot_change *patch_slot_record(uint64_t address);
 HIDDEN void patch_opened(void *handle);
+
+/*
+ * The same in a thread that was stopped anywhere, other threads running: from remote_entry(). Modules that were asked for when
+ * nothing was asked of them are asked for again. Entries and slots are left as they are: the collector changes them while
+ * all threads are held. Waits for the collector alone.
+ */
+enum patch_tried { PATCH_PLACED = 0, PATCH_AGAIN = 1 /* a lock is held */, PATCH_NOT_HERE = 2 };
+HIDDEN enum patch_tried patch_modules_try(void);
 
 /* Something may have been opened whose return was not seen: whoever comes by next looks. One load when nothing was. */
 extern HIDDEN uint32_t patch_pending; /* atomic */
@@ -47,6 +57,8 @@ static inline void patch_look(void)
 /* A plan or control stands elsewhere (to 0: nowhere). */
 HIDDEN void patch_mapping_moved(uintptr_t from, uintptr_t length, uintptr_t to);
 
+/* Before dlclose: nothing goes while it is looked at by patch_modules_try(), which has no handle of it. Bounded. */
+HIDDEN void patch_closing(void);
 /* After dlclose: forgets what is gone. */
 HIDDEN void patch_closed(void);
 
@@ -133,6 +145,8 @@ HIDDEN uint64_t stub_of(const struct lorg_placement *placement, const struct lor
  */
 HIDDEN uint32_t entries_place(const struct patch_module *module, int alone, struct patch_refusals *refusals);
 
+/* Where function `index` has its patch, if it has one; 0: it has none. */
+HIDDEN uint64_t entry_patch_address(const struct patch_module *module, uint32_t index);
 /* True where the entry of function `index` leads to its stub. */
 HIDDEN int entry_is_placed(const struct patch_module *module, uint32_t index);
 

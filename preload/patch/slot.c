@@ -20,6 +20,7 @@ struct hooked {
 	const struct patch_module *module;
 	uint32_t index;
 	int by_code;	 /* 1: at its entry too, where the calls through this slot never come */
+	uint32_t also;	 /* its other place in the plan + 1, by code, where both are to be come by; 0: none */
 	uint64_t wrapper; /* of liblorg.so, that the slot leads to; 0: to the function itself */
 };
 
@@ -48,6 +49,26 @@ static uint32_t function_at(const struct lorg_plan *plan, uint64_t offset)
 	return low < plan->function_count && plan_function(plan, low)->offset == offset ? low : UINT32_MAX;
 }
 
+/* A function may have two places in a plan, one after the other: at its entry, and through slots. */
+static int find_places(const struct patch_module *module, uint64_t offset, int also_by_code, struct hooked *found)
+{
+	uint32_t index = function_at(module->plan, offset), by_code = UINT32_MAX, by_slots = UINT32_MAX;
+	for (; index < module->plan->function_count && plan_function(module->plan, index)->offset == offset; index++) {
+		if (also_by_code && (mark_of(module, index) & LORG_STUB_CODE))
+			by_code = index;
+		else if (is_hooked_by_slots(module, index))
+			by_slots = index;
+	}
+	if (by_code == UINT32_MAX && by_slots == UINT32_MAX)
+		return 0;
+	*found = (struct hooked){.module = module, .index = by_slots, .by_code = by_slots == UINT32_MAX};
+	if (by_slots == UINT32_MAX)
+		found->index = by_code;
+	else if (by_code != UINT32_MAX)
+		found->also = by_code + 1;
+	return 1;
+}
+
 /* also_by_code: calls do not come to its entry; those that are hooked there count too. */
 static int find_hooked(const struct patch_module *table, uint32_t count, uint64_t address, int also_by_code, struct hooked *found)
 {
@@ -55,12 +76,8 @@ static int find_hooked(const struct patch_module *table, uint32_t count, uint64_
 		const struct patch_module *module = &table[i];
 		if (!module->plan || !module->placement || address < module->start || address >= module->end)
 			continue;
-		uint32_t index = function_at(module->plan, address - module->base);
-		int by_code = index != UINT32_MAX && also_by_code && (mark_of(module, index) & LORG_STUB_CODE);
-		if (index == UINT32_MAX || (!by_code && !is_hooked_by_slots(module, index)))
-			continue;
-		*found = (struct hooked){.module = module, .index = index, .by_code = by_code};
-		return 1;
+		if (find_places(module, address - module->base, also_by_code, found))
+			return 1;
 	}
 	return 0;
 }
@@ -202,19 +219,38 @@ static struct lorg_slot_change *next_record(struct lorg_placement *placement, co
 	return (struct lorg_slot_change *)placement->slots + placement->slot_count;
 }
 
+static int is_on(const struct hooked *hooked, uint32_t index)
+{
+	return __atomic_load_n(&control_function(hooked->module->control, index)->gate, __ATOMIC_RELAXED) != 0;
+}
+
+/* What is known of the slot already; NULL: nothing. Modules that come later are looked at anew with all slots. */
+static struct lorg_slot_change *known_record(const struct lorg_placement *placement, uint64_t address)
+{
+	struct lorg_slot_change *records = (struct lorg_slot_change *)placement->slots;
+	for (uint32_t i = 0; i < placement->slot_count; i++)
+		if (records[i].address == address)
+			return &records[i];
+	return 0;
+}
+
+/* One that nothing is asked of is left as it is, and known. */
 static int change_slot(struct change *change, uint64_t address, uint64_t original, const struct hooked *hooked, uint64_t thunk)
 {
 	struct lorg_placement *placement = change->module->placement;
-	struct lorg_slot_change *record = next_record(placement, change->module->plan);
-	int wanted = __atomic_load_n(&control_function(hooked->module->control, hooked->index)->gate, __ATOMIC_RELAXED) != 0;
-	if (!record || !thunk || !make_writable(change, address))
+	struct lorg_slot_change *known = known_record(placement, address);
+	struct lorg_slot_change *record = known ? known : next_record(placement, change->module->plan);
+	uint64_t now = __atomic_load_n((const uint64_t *)address, __ATOMIC_RELAXED);
+	int wanted = is_on(hooked, hooked->index) || (hooked->also && is_on(hooked, hooked->also - 1));
+	if (!record || !thunk || (wanted && !make_writable(change, address)))
 		return 0;
-	*record = (struct lorg_slot_change){.address = address, .original = original, .thunk = thunk,
-		.plan_id = hooked->module->plan->plan_id, .function = hooked->index};
+	*record = (struct lorg_slot_change){.address = address, .original = original, .unbound = now == original ? 0 : now,
+		.thunk = thunk, .plan_id = hooked->module->plan->plan_id, .function = hooked->index, .also = hooked->also};
 	/* Release: the collector that sees the count sees the record. */
-	__atomic_store_n(&placement->slot_count, placement->slot_count + 1, __ATOMIC_RELEASE);
-	/* One store: other threads call through the slot. */
-	__atomic_store_n((uint64_t *)address, wanted ? thunk : original, __ATOMIC_RELEASE);
+	if (!known)
+		__atomic_store_n(&placement->slot_count, placement->slot_count + 1, __ATOMIC_RELEASE);
+	if (wanted) /* one store: other threads call through the slot */
+		__atomic_store_n((uint64_t *)address, thunk, __ATOMIC_RELEASE);
 	return 1;
 }
 
@@ -258,6 +294,22 @@ static int find_lead(const struct patch_module *module, const struct lorg_plan_s
 	return 1;
 }
 
+/* To the function's own thunk at its entry, from which it goes on at the wrapper; and before that by slots, where both count. */
+static uint64_t write_thunks(uint8_t **at, const struct hooked *hooked)
+{
+	uint64_t body = hooked->wrapper;
+	if (hooked->also) {
+		if (extra_thunk(*at, hooked->module, hooked->also - 1, body, LORG_KIND_LOCAL))
+			return 0;
+		body = (uint64_t)*at;
+		*at += LORG_THUNK_SIZE;
+	}
+	if (extra_thunk(*at, hooked->module, hooked->index, body, hooked->by_code ? LORG_KIND_LOCAL : LORG_KIND_GLOBAL))
+		return 0;
+	*at += LORG_THUNK_SIZE;
+	return (uint64_t)(*at - LORG_THUNK_SIZE);
+}
+
 /* Slots that lead to wrappers get thunks of their own. */
 static void make_thunks(const struct patch_module *module, struct slot_lead *leads, uint32_t wrapped)
 {
@@ -269,10 +321,8 @@ static void make_thunks(const struct patch_module *module, struct slot_lead *lea
 			continue;
 		if (!hooked->wrapper) {
 			leads[i].thunk = stub_of(hooked->module->placement, hooked->module->plan, hooked->index);
-		} else if (thunks && !extra_thunk(at, hooked->module, hooked->index, hooked->wrapper,
-						  hooked->by_code ? LORG_KIND_LOCAL : LORG_KIND_GLOBAL)) {
-			leads[i].thunk = (uint64_t)at;
-			at += LORG_THUNK_SIZE;
+		} else if (thunks) {
+			leads[i].thunk = write_thunks(&at, hooked);
 		}
 	}
 	if (!thunks || !near_seal(thunks, size))
@@ -289,7 +339,7 @@ static void change_slots(struct patch_module *module, struct slot_lead *leads, c
 	uint32_t wrapped = 0;
 	for (uint32_t i = 0; i < module->plan->slot_count; i++)
 		if (find_lead(module, plan_slot(module->plan, i), table, count, &leads[i], refusals))
-			wrapped += leads[i].hooked.wrapper != 0;
+			wrapped += (leads[i].hooked.wrapper != 0) + (leads[i].hooked.also != 0);
 	make_thunks(module, leads, wrapped);
 	for (uint32_t i = 0; i < module->plan->slot_count; i++) {
 		uint64_t address = module->base + plan_slot(module->plan, i)->offset;

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <stdint.h>
+#include <lorg/late.h>
 #include <sys/mman.h>
 
 #include "preload/core/raw.h"
@@ -165,14 +166,20 @@ static int text_write_by_copy(uintptr_t address, const uint8_t *bytes, uint32_t 
 	return 1;
 }
 
+/* The bytes that take the place of the first instructions, which stand at `at`. */
+static void jump_bytes(const struct code_hook *hook, uintptr_t at, uint8_t bytes[RELOCATE_WINDOW])
+{
+	int32_t distance = (int32_t)((char *)hook->original + SLOT_ENTRY - (char *)(at + RELOCATE_JUMP));
+	memset(bytes, 0xcc, RELOCATE_WINDOW); /* behind the jump: never executed */
+	bytes[0] = 0xe9;
+	memcpy(bytes + 1, &distance, sizeof distance);
+}
+
 static void text_change(struct code_hook *hook, int memory)
 {
 	uint8_t bytes[RELOCATE_WINDOW];
 	uintptr_t at = (uintptr_t)hook->target + hook->skipped;
-	int32_t distance = (int32_t)((char *)hook->original + SLOT_ENTRY - (char *)(at + RELOCATE_JUMP));
-	memset(bytes, 0xcc, sizeof bytes); /* behind the jump: never executed */
-	bytes[0] = 0xe9;
-	memcpy(bytes + 1, &distance, sizeof distance);
+	jump_bytes(hook, at, bytes);
 	if (!text_write_by_file(memory, at, bytes, hook->taken) && !text_write_by_copy(at, bytes, hook->taken))
 		hook->refused = "the C library's code cannot be changed";
 }
@@ -187,20 +194,26 @@ static void rows_redirect(struct code_hook *hook)
 		__atomic_store_n(&hook_passed_on[hook->id], next, __ATOMIC_RELAXED);
 	hook->goes_on = hook->original;
 	hook_real_functions[hook->id] = hook->original;
-	for (uint32_t id = 0; id < HOOK_COUNT; id++) {
+	for (uint32_t id = 0; id < HOOK_COUNT; id++)
 		if (hook_real_functions[id] == hook->target)
 			hook_real_functions[id] = hook->original;
-		if (hook_reaches[id] == hook->id + 1)
-			hook_deferred[id] = 1;
-	}
 }
 
-static void hooks_place(void)
+/* What goes through it records there. */
+static void rows_defer(const struct code_hook *hook, int placed)
+{
+	for (uint32_t id = 0; id < HOOK_COUNT; id++)
+		if (hook_reaches[id] == hook->id + 1)
+			__atomic_store_n(&hook_deferred[id], (uint8_t)placed, __ATOMIC_RELAXED);
+}
+
+/* Trampolines and jumps of all that can be hooked. False: of none. */
+static int stubs_make(void)
 {
 	char *page = page_near(libc_start);
 	if (!page) {
 		refuse_all("there is no room near the C library's code");
-		return;
+		return 0;
 	}
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (!code_hooks[i].refused)
@@ -210,35 +223,92 @@ static void hooks_place(void)
 		for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 			code_hooks[i].original = 0;
 		refuse_all("no memory can be made executable");
-		return;
+		return 0;
 	}
+	return 1;
+}
+
+static void hooks_place(void)
+{
 	long memory = raw_openat("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++) {
 		struct code_hook *hook = &code_hooks[i];
 		if (!hook->refused)
 			text_change(hook, (int)memory);
-		if (hook->refused)
+		if (hook->refused) {
 			hook->original = 0;
-		else
-			rows_redirect(hook);
+			continue;
+		}
+		rows_redirect(hook);
+		rows_defer(hook, 1);
 	}
 	if (!raw_failed(memory))
 		raw_close((int)memory);
 }
 
-void code_hooks_place(void)
+/* What is to be hooked. False: nothing. */
+static int hooks_choose(void)
 {
 	const struct link_map *libc = object_find("libc.so.6");
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		hook_choose(&code_hooks[i], &code_hooks_wanted[i], libc);
 	if (!system_calls_allowed()) {
 		refuse_all("a seccomp filter may forbid it");
-		return;
+		return 0;
 	}
 	if (!libc)
-		return;
+		return 0;
 	libc_measure(libc);
-	hooks_place();
+	return 1;
+}
+
+void code_hooks_place(void)
+{
+	if (hooks_choose() && stubs_make())
+		hooks_place();
+}
+
+/* ---- while other threads run ------------------------------------------------- */
+
+_Static_assert((int)HOOK_INNER_COUNT <= (int)LORG_LATE_PATCHES && (int)RELOCATE_WINDOW <= (int)LORG_LATE_PATCH_MAXIMUM, "they have room");
+
+static void describe(struct code_hook *hook, struct lorg_late_patch *patch)
+{
+	uint8_t bytes[RELOCATE_WINDOW];
+	uintptr_t at = (uintptr_t)hook->target + hook->skipped;
+	jump_bytes(hook, at, bytes);
+	patch->at = at;
+	patch->taken = hook->taken;
+	patch->relocated = (uint64_t)hook->original;
+	memcpy(patch->original, (const void *)at, hook->taken);
+	memcpy(patch->patched, bytes, hook->taken);
+}
+
+void code_hooks_prepare(struct lorg_late *late)
+{
+	if (!hooks_choose() || !stubs_make())
+		return;
+	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++) {
+		if (code_hooks[i].refused) {
+			code_hooks[i].original = 0;
+			continue;
+		}
+		/* First: once the entry leads to the wrapper, the wrapper must go on behind it. Until then it does no harm. */
+		rows_redirect(&code_hooks[i]);
+		describe(&code_hooks[i], &late->patch[i]);
+	}
+	/* Release: the collector that sees the count sees the patches. */
+	__atomic_store_n(&late->patch_count, HOOK_INNER_COUNT, __ATOMIC_RELEASE);
+}
+
+void code_hooks_settle(const struct lorg_late *late)
+{
+	for (unsigned i = 0; i < HOOK_INNER_COUNT && i < late->patch_count; i++) {
+		if (!late->patch[i].relocated)
+			continue;
+		rows_defer(&code_hooks[i], late->patch[i].placed != 0);
+		code_hooks[i].refused = late->patch[i].placed ? 0 : "the threads could not be held";
+	}
 }
 
 void *code_hook_original(void *function)
@@ -253,7 +323,7 @@ void *code_hook_trampoline(const void *entry)
 {
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (code_hooks[i].target == entry)
-			return code_hooks[i].original;
+			return code_hooks[i].refused ? 0 : code_hooks[i].original;
 	return 0;
 }
 
@@ -279,7 +349,7 @@ int code_hook_placed(uint32_t id)
 {
 	for (unsigned i = 0; i < HOOK_INNER_COUNT; i++)
 		if (code_hooks[i].id == id)
-			return code_hooks[i].original != 0;
+			return code_hooks[i].original != 0 && !code_hooks[i].refused;
 	return 0;
 }
 

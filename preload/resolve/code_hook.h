@@ -8,7 +8,8 @@
  * its row (column `inner` of hooks.table); the instructions that stood there
  * move to a trampoline, which becomes the row's real function.
  *
- * Done once, by the constructor, on the only thread there is. Text is never
+ * Done once, by the constructor, on the only thread there is; or, where liblorg.so is brought into a program that runs,
+ * from outside while all threads are held (late.h). Text is never
  * writable and executable at once, nor left writable. What is not provably safe
  * is refused with a reason, and symbols alone remain.
  *
@@ -45,6 +46,14 @@ extern HIDDEN struct code_hook code_hooks[HOOK_INNER_COUNT];
 
 /* Constructor only, after hooks_resolve(). */
 HIDDEN void code_hooks_place(void);
+
+/*
+ * The same in two steps, where other threads run: the trampolines, and a description of the changes, which the collector
+ * makes while it holds all threads; then the wrappers reckon with those that are made. After hooks_resolve_late().
+ */
+struct lorg_late;
+HIDDEN void code_hooks_prepare(struct lorg_late *late);
+HIDDEN void code_hooks_settle(const struct lorg_late *late);
 
 /* Where rows go on whose real function is this one: for an entry that has been hooked behind it, else `function` itself. */
 HIDDEN void *code_hook_original(void *function);

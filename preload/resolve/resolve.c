@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 
+#include "preload/core/event.h"
 #include "preload/core/raw.h"
 #include "preload/hook.h"
 #include "preload/resolve/code_hook.h"
@@ -89,16 +90,30 @@ static void *find_between(const struct link_map *after, const struct link_map *l
 	return function ? function : symbol_find_between(after, last, name, hash, "*");
 }
 
+/* Where liblorg.so was loaded while the program ran: a place before the first object, where the search begins. */
+static struct link_map before_first;
+static int is_late;
+
+/* In what came after the start; liblorg.so itself may stand among that, and is no definition of another. */
+static void *find_behind_start(const struct link_map *own, uint32_t id)
+{
+	void *function;
+	if (!is_late)
+		return find_between(last_of_start, 0, id);
+	function = find_between(last_of_start, own->l_prev, id);
+	return function ? function : find_between(own, 0, id);
+}
+
 static void *find_real(uint32_t id)
 {
 	const struct link_map *own = link_map_own();
 	if (!own)
 		return 0;
-	void *function = find_between(own, last_of_start, id);
+	void *function = find_between(is_late ? &before_first : own, last_of_start, id);
 	if (function || !last_of_start)
 		return function;
 	__atomic_store_n(&found_late[id], 1, __ATOMIC_RELAXED);
-	return find_between(last_of_start, 0, id);
+	return find_behind_start(own, id);
 }
 
 void *hook_next_definition(uint32_t id)
@@ -116,7 +131,8 @@ void *hook_resolve(uint32_t id)
 
 static void find_errno(void)
 {
-	int *(*location)(void) = (int *(*)(void))symbol_find(link_map_own(), "__errno_location", "");
+	const struct link_map *after = is_late ? &before_first : link_map_own();
+	int *(*location)(void) = (int *(*)(void))symbol_find(after, "__errno_location", "");
 	uintptr_t thread_pointer;
 	if (!location)
 		return;
@@ -133,6 +149,70 @@ void hooks_resolve(void)
 		object = object->l_next;
 	last_of_start = object;
 	find_errno();
+}
+
+/* ---- loaded while the program runs ------------------------------------------ */
+
+static const char *base_name(const char *path)
+{
+	const char *base = path;
+	for (; *path; path++)
+		if (*path == '/')
+			base = path + 1;
+	return base;
+}
+
+/* An object of the start is needed by the program, or by one that is; the loader lists them before all that came later. */
+static int is_needed_by(const struct link_map *object, const char *wanted)
+{
+	const char *strings = 0;
+	for (const ElfW(Dyn) *entry = object->l_ld; entry && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_STRTAB)
+			strings = (const char *)(entry->d_un.d_ptr < object->l_addr ? entry->d_un.d_ptr + object->l_addr : entry->d_un.d_ptr);
+	for (const ElfW(Dyn) *entry = object->l_ld; strings && entry->d_tag != DT_NULL; entry++)
+		if (entry->d_tag == DT_NEEDED && text_equal(base_name(strings + entry->d_un.d_val), wanted))
+			return 1;
+	return 0;
+}
+
+enum { OBJECTS_LOOKED_AT = 1024 };
+
+/* The last object that the program started with. All up to it are there for good, so that they can be read. */
+static const struct link_map *last_needed(const struct link_map *first)
+{
+	const struct link_map *last = first;
+	for (const struct link_map *user = first; user; user = user == last ? 0 : user->l_next) {
+		const struct link_map *object = last->l_next;
+		for (int i = 0; object && i < OBJECTS_LOOKED_AT; i++) {
+			struct link_map entry;
+			char name[256];
+			/* Behind the last, another thread may be in dlclose. */
+			if (memory_peek(&entry, object, offsetof(struct link_map, l_prev)) != offsetof(struct link_map, l_prev) || !entry.l_name)
+				break;
+			name[memory_peek_start_of_text(name, entry.l_name, sizeof name - 1)] = 0;
+			if (is_needed_by(user, base_name(name)))
+				last = object;
+			object = entry.l_next;
+		}
+	}
+	return last;
+}
+
+int hooks_resolve_late(void)
+{
+	const struct link_map *first = link_map_first();
+	if (!first || !link_map_own())
+		return -1;
+	before_first.l_next = (struct link_map *)first;
+	is_late = 1;
+	last_of_start = last_needed(first);
+	find_errno();
+	return hook_errno_offset ? 0 : -1;
+}
+
+int hooks_are_late(void)
+{
+	return is_late;
 }
 
 /* ---- objects that go ----------------------------------------------------- */

@@ -678,7 +678,7 @@ static lorg_term take_port(struct lorg_terms *terms, struct input *in, bool with
 		return LORG_NONE;
 	uint64_t generation = with_generation ? take_number(in, 4) : LORG_PORT_TWO_PARTS;
 	uint32_t descriptor = (uint32_t)take_number(in, 4), program = (uint32_t)take_number(in, 4);
-	return in->bad ? malformed(terms) : lorg_port(terms, program, descriptor, generation, node);
+	return in->bad ? malformed(terms) : lorg_port_term(terms, program, descriptor, generation, node);
 }
 
 static lorg_term take_reference(struct lorg_terms *terms, struct input *in)

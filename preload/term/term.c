@@ -220,7 +220,7 @@ lorg_term lorg_pid(struct lorg_terms *terms, uint32_t program, uint32_t thread, 
 	return term;
 }
 
-lorg_term lorg_port(struct lorg_terms *terms, uint32_t program, uint32_t descriptor, uint64_t generation, lorg_term node)
+lorg_term lorg_port_term(struct lorg_terms *terms, uint32_t program, uint32_t descriptor, uint64_t generation, lorg_term node)
 {
 	lorg_term term;
 	if (generation > LORG_PORT_TWO_PARTS)

@@ -198,7 +198,7 @@ lorg_term lorg_map(struct lorg_terms *terms, const lorg_term *pairs, uint32_t co
 lorg_term lorg_map_of_last(struct lorg_terms *terms, uint32_t count);
 lorg_term lorg_pid(struct lorg_terms *terms, uint32_t program, uint32_t thread, uint32_t process, lorg_term node);
 /* generation: up to 2^32 - 1, or LORG_PORT_TWO_PARTS. */
-lorg_term lorg_port(struct lorg_terms *terms, uint32_t program, uint32_t descriptor, uint64_t generation, lorg_term node);
+lorg_term lorg_port_term(struct lorg_terms *terms, uint32_t program, uint32_t descriptor, uint64_t generation, lorg_term node);
 lorg_term lorg_reference(struct lorg_terms *terms, const uint32_t *numbers, uint32_t count);
 lorg_term lorg_fun(struct lorg_terms *terms, const char *text, size_t length);
 lorg_term lorg_fun_external(struct lorg_terms *terms, lorg_term module, lorg_term function, uint32_t arity);

@@ -116,7 +116,7 @@ for threads in (0, 1, 4):
     for limit, extra in ((1, []), (7, []), (1000, ["--no-returns"]), (1001, ["--no-values"]), (10, ["--rate"]), (501, ["--return-to"])):
         option = "--rate" if extra == ["--rate"] else "--limit"
         name = "%s %d, %d threads %s" % (option, limit, threads, " ".join(extra))
-        done = run(name, ["limit", str(threads), "3000"], "--call", "filtered:limited", option, str(limit), *(extra if extra != ["--rate"] else []))
+        done = run(name, ["limit", str(threads), "3000"], "--call", "filtered:limited", option, "%d%s" % (limit, "/s" if option == "--rate" else ""), *(extra if extra != ["--rate"] else []))
         told = tagged(done, "call", "return_from")
         # The second of the rate may be over in the middle on a machine that is busy.
         check(name + ": exactly as many events", len(told) == limit or (option == "--rate" and limit <= len(told) <= 2 * limit), len(told))

@@ -133,6 +133,6 @@ for what, functions, term in (("throw", ["throws"], "{throw,{'std::runtime_error
     check("Erlang: %s" % term, line and term in line[0], line)
 done = run("tail", "last")
 _, said, _ = lorg("log", "--format", "erlang", done.directory)
-check("Erlang: return_to", ",return_to,{returning,goes_on,'_'}}" in said.decode(), said.decode()[-600:])
+check("Erlang: return_to", ",return_to,{returning,goes_on,1}}" in said.decode(), said.decode()[-600:])
 
 finish()

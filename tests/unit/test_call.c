@@ -20,6 +20,7 @@
 
 #include "collector/event/event.h"
 #include "tests/unit/call/support.h"
+#include <lorg/match.h>
 #include "unit.h"
 
 enum { PLAIN = LORG_CALL_ENTRY | LORG_CALL_RETURN, LONG = PLAIN | LORG_CALL_FILTER };
@@ -149,9 +150,11 @@ static void compare(const struct registers_state *is, const struct registers_sta
 	ck_assert_msg(!memcmp(is->x87, should->x87, 10), "%s: x87", where);
 }
 
-static void check_registers(uint32_t gate, uint32_t flags)
+static void check_registers(uint32_t gate, uint32_t flags, const struct lorg_call_setting *setting)
 {
 	registers_target = support_hook(1, (void *)registers_body, gate, flags, NULL, NULL);
+	if (setting)
+		support_setting(1, setting);
 	for (unsigned i = 0; i < 200; i++) {
 		fill(&registers_before, i * 2 + 1, (unsigned)random());
 		fill(&registers_given, i * 2 + 2, (unsigned)random());
@@ -179,13 +182,57 @@ static const uint32_t all_gates[] = {
 	PLAIN | LORG_CALL_TIME | LORG_CALL_MEMORY | LORG_CALL_RETURN_TO,
 };
 
+/* Those that refuse, and those that let a call through, by the stub alone and by what it asks. */
+static const struct lorg_call_setting filters[] = {
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .caller_low = 1, .caller_high = 2},
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .caller_low = UINT64_MAX, .caller_high = LORG_CALLER_FREE},
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .caller_low = 1, .caller_high = 1ull << 47},
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .maximum_depth = 3},
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .program = 8},
+	{.kind = LORG_KIND_LOCAL, .gate = PLAIN, .limit_events = 1ull << 40},
+	{.kind = LORG_KIND_GLOBAL, .gate = PLAIN},
+	{.kind = LORG_KIND_LOCAL, .gate = LORG_CALL_ENTRY, .session = 3},
+	{.kind = LORG_KIND_LOCAL | LORG_KIND_META, .gate = LORG_CALL_ENTRY | LORG_CALL_RETURN, .session = 3},
+};
+enum { FILTERS = sizeof filters / sizeof *filters };
+
+/* Tests that loop over the gates loop over these filters, too. */
+static const unsigned looped_filters[] = {2, 3, 8};
+enum { GATES = sizeof all_gates / sizeof *all_gates, WAYS = GATES + sizeof looped_filters / sizeof *looped_filters };
+
+static uint32_t gate_of(int way)
+{
+	return way < GATES ? all_gates[way] : LONG | (way == WAYS - 1 ? (uint32_t)LORG_CALL_VALUES : 0);
+}
+
+static void *hook(unsigned number, void *function, int way)
+{
+	void *hooked = support_hook(number, function, gate_of(way), 0, NULL, NULL);
+	if (way >= GATES)
+		support_setting(number, &filters[looped_filters[way - GATES]]);
+	return hooked;
+}
+
 START_TEST(every_register_survives)
 {
 	support_attach(64);
 	__builtin_cpu_init();
 	registers_level = __builtin_cpu_supports("avx512bw") ? 2 : __builtin_cpu_supports("avx2") ? 1 : 0;
-	check_registers(all_gates[_i], 0);
-	check_registers(all_gates[_i], LORG_PLAN_ENTRY_ONLY);
+	check_registers(all_gates[_i], 0, NULL);
+	check_registers(all_gates[_i], LORG_PLAN_ENTRY_ONLY, NULL);
+}
+END_TEST
+
+START_TEST(every_register_survives_filters)
+{
+	support_attach(64);
+	__builtin_cpu_init();
+	registers_level = __builtin_cpu_supports("avx512bw") ? 2 : __builtin_cpu_supports("avx2") ? 1 : 0;
+	check_registers(LONG, 0, &filters[_i]);
+	check_registers(LONG, LORG_PLAN_ENTRY_ONLY, &filters[_i]);
+	support_flags(3, LORG_TRACE_CALL);
+	check_registers(LONG, 0, &filters[_i]);
+	check_registers(LONG | LORG_CALL_VALUES, 0, &filters[_i]);
 }
 END_TEST
 
@@ -291,13 +338,13 @@ START_TEST(a_million_calls_deep)
 	pthread_t thread;
 	pthread_attr_t attributes;
 	support_attach(600);
-	hooked_recurse = support_hook(1, recurse, all_gates[_i], 0, NULL, NULL);
+	hooked_recurse = hook(1, recurse, _i);
 	pthread_attr_init(&attributes);
 	pthread_attr_setstacksize(&attributes, 256 << 20);
 	ck_assert_int_eq(pthread_create(&thread, &attributes, recurse_deep, &result), 0);
 	pthread_join(thread, NULL);
 	ck_assert_int_eq(result, DEEP);
-	if (all_gates[_i] != PLAIN)
+	if (gate_of(_i) != PLAIN)
 		return;
 	const uint8_t *packets[600];
 	size_t sizes[600], bytes = 0, count = support_packets(packets, sizes, 600);
@@ -313,13 +360,13 @@ long tails_body(long n);
 START_TEST(tail_calls_join_the_chain_of_their_slot)
 {
 	support_attach(64);
-	tails_target = support_hook(1, (void *)tails_body, all_gates[_i], 0, NULL, NULL);
-	hooked_one = support_hook(2, one, all_gates[_i], 0, NULL, NULL);
+	tails_target = hook(1, (void *)tails_body, _i);
+	hooked_one = hook(2, one, _i);
 	long (*tails)(long) = tails_target;
 	support_forget_events();
 	ck_assert_int_eq(tails(3), 42);
-	if ((all_gates[_i] & PLAIN) == PLAIN) {
-		const char *with = all_gates[_i] & LORG_CALL_RETURN_TO ? "c1 c1 c1 c1 r1 r1 r1 r1 t" : "c1 c1 c1 c1 r1 r1 r1 r1";
+	if (_i < GATES && (gate_of(_i) & PLAIN) == PLAIN) {
+		const char *with = gate_of(_i) & LORG_CALL_RETURN_TO ? "c1 c1 c1 c1 r1 r1 r1 r1 t" : "c1 c1 c1 c1 r1 r1 r1 r1";
 		expect(with);
 	}
 	ck_assert_int_eq(tails(5000), 42);
@@ -391,8 +438,8 @@ static void every(long microseconds, void (*handler)(int))
 START_TEST(a_handler_may_jump_out_of_any_point)
 {
 	support_attach(64);
-	hooked_one = support_hook(1, one, all_gates[_i], 0, NULL, NULL);
-	hooked_two = support_hook(2, two, all_gates[_i], 0, NULL, NULL);
+	hooked_one = hook(1, one, _i);
+	hooked_two = hook(2, two, _i);
 	time_t end = time(NULL) + 1;
 	every(200, jump_from_handler);
 	sigsetjmp(random_back, 1);
@@ -436,8 +483,8 @@ START_TEST(a_backtrace_is_whole_at_any_point)
 {
 	void *first[4];
 	support_attach(64);
-	hooked_one = support_hook(1, one, all_gates[_i], 0, NULL, NULL);
-	hooked_two = support_hook(2, two, all_gates[_i], 0, NULL, NULL);
+	hooked_one = hook(1, one, _i);
+	hooked_two = hook(2, two, _i);
 	backtrace(first, 4); /* loads the unwinder */
 	every(200, SIG_IGN);
 	struct sigaction action = {.sa_sigaction = sample, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -492,9 +539,9 @@ __attribute__((noinline)) static int switcher(int x)
 START_TEST(coroutines_return_where_they_were_called)
 {
 	support_attach(64);
-	hooked_one = support_hook(1, one, all_gates[_i], 0, NULL, NULL);
-	hooked_two = support_hook(2, two, all_gates[_i], 0, NULL, NULL);
-	hooked_switch = support_hook(3, switcher, all_gates[_i], 0, NULL, NULL);
+	hooked_one = hook(1, one, _i);
+	hooked_two = hook(2, two, _i);
+	hooked_switch = hook(3, switcher, _i);
 	getcontext(&other_context);
 	other_context.uc_stack.ss_size = 65536;
 	other_context.uc_stack.ss_sp = malloc(65536);
@@ -619,8 +666,8 @@ __attribute__((noinline)) static int forker(int x)
 START_TEST(children_go_on_inside_their_parents_calls)
 {
 	support_attach(64);
-	hooked_one = support_hook(1, one, all_gates[_i], 0, NULL, NULL);
-	hooked_forker = support_hook(2, forker, all_gates[_i], 0, NULL, NULL);
+	hooked_one = hook(1, one, _i);
+	hooked_forker = hook(2, forker, _i);
 	ck_assert_int_eq(hooked_forker(0), 5);
 	ck_assert_int_eq(hooked_forker(1), 5);
 }
@@ -642,8 +689,8 @@ START_TEST(threads_and_handlers_disturb_nothing)
 {
 	pthread_t threads[4];
 	support_attach(64);
-	hooked_one = support_hook(1, one, all_gates[_i], 0, NULL, NULL);
-	hooked_two = support_hook(2, two, all_gates[_i], 0, NULL, NULL);
+	hooked_one = hook(1, one, _i);
+	hooked_two = hook(2, two, _i);
 	every(100, trace_in_handler);
 	for (int i = 0; i < 4; i++)
 		pthread_create(&threads[i], NULL, call_often, NULL);
@@ -652,7 +699,7 @@ START_TEST(threads_and_handlers_disturb_nothing)
 	every(0, SIG_IGN);
 	uint64_t count, ticks, words;
 	support_counters(1, &count, &ticks, &words);
-	if (all_gates[_i] & (LORG_CALL_COUNT | LORG_CALL_TIME))
+	if (gate_of(_i) & (LORG_CALL_COUNT | LORG_CALL_TIME))
 		ck_assert_uint_ge(count, 800000);
 	else
 		ck_assert_uint_eq(count, 0);
@@ -677,6 +724,22 @@ START_TEST(every_call_is_counted_once)
 		support_counters(i, &count, &ticks, &words);
 		ck_assert_msg(count == 5 * (i % 3 + 1), "function %u: %lu", i, count);
 	}
+}
+END_TEST
+
+START_TEST(calls_that_a_filter_refuses_are_counted)
+{
+	enum { CALLS = 100 };
+	const uint32_t more = _i >= FILTERS ? LORG_CALL_TIME : 0;
+	uint64_t count, ticks, words;
+	support_attach(16);
+	hooked_one = support_hook(1, one, LONG | LORG_CALL_COUNT | more, 0, NULL, NULL);
+	support_setting(1, &filters[_i % FILTERS]);
+	for (int i = 0; i < CALLS; i++)
+		ck_assert_int_eq(hooked_one(i), i + 1);
+	support_counters(1, &count, &ticks, &words);
+	ck_assert_uint_eq(count, CALLS);
+	ck_assert(!more == !ticks);
 }
 END_TEST
 
@@ -729,7 +792,7 @@ START_TEST(a_limit_switches_the_function_off)
 {
 	support_attach(16);
 	hooked_one = support_hook(1, one, LONG, 0, NULL, NULL);
-	support_setting(1, &(struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .limit_events = 6});
+	support_setting(1, &(struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .gate = PLAIN, .limit_events = 6});
 	support_forget_events();
 	for (int i = 0; i < 100; i++)
 		ck_assert_int_eq(hooked_one(i), i + 1);
@@ -744,25 +807,38 @@ START_TEST(depth_caller_and_time_choose_calls)
 	hooked_one = support_hook(1, one, LONG, 0, NULL, NULL);
 	hooked_two = support_hook(2, two, LONG, 0, NULL, NULL);
 	hooked_slow = support_hook(3, slow, LONG, 0, NULL, NULL);
-	struct lorg_call_setting setting = {.kind = LORG_KIND_LOCAL, .maximum_depth = 1};
+	struct lorg_call_setting setting = {.kind = LORG_KIND_LOCAL, .gate = PLAIN, .maximum_depth = 1};
 	support_setting(1, &setting);
 	support_forget_events();
 	hooked_two(1);
 	hooked_one(1);
 	expect("c2 r2 c1 r1");
-	setting = (struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .caller_low = (uintptr_t)two, .caller_high = (uintptr_t)two + 100};
+	setting = (struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .gate = PLAIN, .caller_low = (uintptr_t)two, .caller_high = (uintptr_t)two + 100};
 	support_setting(1, &setting);
 	support_forget_events();
 	hooked_two(1);
 	hooked_one(1);
 	expect("c2 c1 r1 r2");
-	setting = (struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .least_ticks = 1000000};
+	setting = (struct lorg_call_setting){.kind = LORG_KIND_LOCAL, .gate = PLAIN, .least_ticks = 1000000};
 	support_setting(1, &setting);
 	support_setting(3, &setting);
 	support_forget_events();
 	hooked_two(1);
 	hooked_slow(1);
 	expect("c2 r2 d3");
+}
+END_TEST
+
+START_TEST(a_ring_of_settings_ends)
+{
+	support_attach(16);
+	hooked_one = support_hook(1, one, LONG, 0, NULL, NULL);
+	struct lorg_call_setting setting = filters[_i];
+	setting.next = 2; /* itself */
+	support_setting(1, &setting);
+	ck_assert_int_eq(hooked_one(3), 4);
+	support_flags(3, LORG_TRACE_CALL);
+	ck_assert_int_eq(hooked_one(3), 4);
 }
 END_TEST
 
@@ -864,28 +940,30 @@ Suite *unit_suite(void)
 {
 	Suite *suite = suite_create("call");
 	TCase *test = tcase_create("call");
-	enum { GATES = sizeof all_gates / sizeof *all_gates };
 	tcase_set_timeout(test, 60);
 	tcase_add_loop_test(test, every_register_survives, 0, GATES);
+	tcase_add_loop_test(test, every_register_survives_filters, 0, FILTERS);
 	tcase_add_test(test, a_call_is_an_entry_and_a_return);
 	tcase_add_loop_test(test, an_entry_only_function_has_no_return, 0, GATES);
 	tcase_add_loop_test(test, arguments_on_the_stack_and_results_in_memory_stay, 0, GATES);
-	tcase_add_loop_test(test, a_million_calls_deep, 0, GATES);
-	tcase_add_loop_test(test, tail_calls_join_the_chain_of_their_slot, 0, GATES);
+	tcase_add_loop_test(test, a_million_calls_deep, 0, WAYS);
+	tcase_add_loop_test(test, tail_calls_join_the_chain_of_their_slot, 0, WAYS);
 	tcase_add_loop_test(test, calls_left_by_longjmp_are_told_the_innermost_first, 0, 2);
-	tcase_add_loop_test(test, a_handler_may_jump_out_of_any_point, 0, GATES);
-	tcase_add_loop_test(test, a_backtrace_is_whole_at_any_point, 0, GATES);
+	tcase_add_loop_test(test, a_handler_may_jump_out_of_any_point, 0, WAYS);
+	tcase_add_loop_test(test, a_backtrace_is_whole_at_any_point, 0, WAYS);
 	tcase_add_test(test, backtrace_does_not_show_the_stub);
-	tcase_add_loop_test(test, coroutines_return_where_they_were_called, 0, GATES);
+	tcase_add_loop_test(test, coroutines_return_where_they_were_called, 0, WAYS);
 	tcase_add_test(test, a_signal_stack_has_its_own_calls);
 	tcase_add_loop_test(test, without_a_shadow_the_entry_alone_is_told, 0, 2);
 	tcase_add_loop_test(test, a_thread_may_end_inside_a_call, 0, 2);
-	tcase_add_loop_test(test, children_go_on_inside_their_parents_calls, 0, GATES);
-	tcase_add_loop_test(test, threads_and_handlers_disturb_nothing, 0, GATES);
+	tcase_add_loop_test(test, children_go_on_inside_their_parents_calls, 0, WAYS);
+	tcase_add_loop_test(test, threads_and_handlers_disturb_nothing, 0, WAYS);
 	tcase_add_test(test, every_call_is_counted_once);
+	tcase_add_loop_test(test, calls_that_a_filter_refuses_are_counted, 0, 2 * FILTERS);
 	tcase_add_test(test, time_and_memory_are_the_functions_own);
 	tcase_add_test(test, a_limit_switches_the_function_off);
 	tcase_add_test(test, depth_caller_and_time_choose_calls);
+	tcase_add_loop_test(test, a_ring_of_settings_ends, 0, FILTERS);
 	tcase_add_test(test, arguments_and_results_are_told);
 	tcase_add_loop_test(test, a_bad_pointer_is_told_as_such, 0, 2);
 	suite_add_tcase(suite, test);

@@ -7,6 +7,7 @@
 #include <lorg/events.h>
 
 #include "collector/collect/chunk.h"
+#include "collector/event/event.h"
 #include "tests/unit/unit.h"
 
 static _Alignas(8) uint8_t chunk[LORG_CHUNK_SIZE], out[LORG_CHUNK_SIZE];
@@ -164,6 +165,120 @@ START_TEST(what_was_said_of_ends_is_noticed)
 }
 END_TEST
 
+/* ---- chunks that are taken while they are filled --------------------------------- */
+
+static void withdraw(uint32_t at, uint16_t id)
+{
+	struct lorg_extended *event = (struct lorg_extended *)(chunk + at);
+	event->id = id;
+}
+
+START_TEST(what_may_be_taken_back_waits)
+{
+	struct lorg_packet *head = begin(5000);
+	const struct lorg_event_EXEC exec = {.hook = 1};
+	const struct lorg_event_CLOSED closed = {.fd = 3, .reason = LORG_REASON_EXEC}, plain = {.fd = 4};
+	const struct lorg_event_GAP gap = {.count = 1};
+	ck_assert_uint_eq(collect_chunk_committed(chunk, LORG_PACKET_HEAD), LORG_PACKET_HEAD);
+	add_word(LORG_EVENT_ENTER, 5000, 1);
+	add_extended(LORG_EVENT_CLOSED, 5001, &plain, sizeof plain, sizeof(struct lorg_extended) + sizeof plain);
+	uint32_t certain = head->position;
+	ck_assert_uint_eq(collect_chunk_committed(chunk, LORG_PACKET_HEAD), certain);
+	/* An exec: the gap that says what it will not be, the ports that it closes, itself. */
+	uint32_t at_gap = head->position;
+	add_extended(LORG_EVENT_GAP, 5002, &gap, sizeof gap, sizeof(struct lorg_extended) + sizeof gap);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, certain), certain);
+	uint32_t at_closed = head->position;
+	add_extended(LORG_EVENT_CLOSED, 5003, &closed, sizeof closed, sizeof(struct lorg_extended) + sizeof closed);
+	uint32_t at_exec = head->position;
+	add_extended(LORG_EVENT_EXEC, 5004, &exec, sizeof exec, sizeof(struct lorg_extended) + sizeof exec);
+	add_word(LORG_EVENT_CALL_ENTRY, 5005, 1);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, certain), certain);
+	/* It fails. */
+	withdraw(at_exec, LORG_EVENT_EXEC_FAILED);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, certain), certain);
+	withdraw(at_gap, LORG_EVENT_WITHDRAWN);
+	withdraw(at_closed, LORG_EVENT_WITHDRAWN);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, certain), head->position);
+	/* A gap of its own is certain once something else has come. */
+	certain = head->position;
+	add_extended(LORG_EVENT_GAP, 5006, &gap, sizeof gap, sizeof(struct lorg_extended) + sizeof gap);
+	add_word(LORG_EVENT_ENTER, 5007, 1);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, certain), head->position);
+}
+END_TEST
+
+START_TEST(what_is_not_committed_waits)
+{
+	struct lorg_packet *head = begin(5000);
+	const struct lorg_event_FREE fields = {.pointer = 1};
+	add_word(LORG_EVENT_ENTER, 5000, 1);
+	uint32_t at = head->position;
+	add_extended(LORG_EVENT_FILLER, 5001, &fields, sizeof fields, sizeof(struct lorg_extended) + sizeof fields);
+	add_word(LORG_EVENT_ENTER, 5002, 2); /* a handler's */
+	ck_assert_uint_eq(collect_chunk_committed(chunk, LORG_PACKET_HEAD), at);
+	withdraw(at, LORG_EVENT_FREE);
+	ck_assert_uint_eq(collect_chunk_committed(chunk, at), head->position);
+	at = head->position;
+	head->position += 8; /* reserved, nothing written yet */
+	ck_assert_uint_eq(collect_chunk_committed(chunk, at), at);
+	head->position = LORG_CHUNK_SIZE + 8;
+	ck_assert_uint_eq(collect_chunk_committed(chunk, at), at);
+}
+END_TEST
+
+/* Taken in parts at any moments: the same events with the same stamps as taken at once, and nothing twice. */
+START_TEST(parts_make_the_whole)
+{
+	static _Alignas(8) uint8_t whole[LORG_CHUNK_SIZE];
+	uint32_t seed = 1;
+	for (int round = 0; round < 200; round++) {
+		struct lorg_packet *head = begin(5000);
+		struct chunk_part part = {LORG_PACKET_HEAD, LORG_CHUNK_SIZE, 0};
+		uint64_t tick = 5000, events = 0, discarded = 0;
+		uint32_t values[4000], count = 0, seen = 0;
+		head->events_discarded = 3;
+		while (count < 300) {
+			seed = seed * 1103515245 + 12345;
+			tick += seed >> 8 & LORG_TICK_MASK;
+			if (seed >> 28 == 0) /* one that is withdrawn moves the time on all the same */
+				add_extended(LORG_EVENT_WITHDRAWN, tick, NULL, 0, sizeof(struct lorg_extended));
+			else
+				add_word(LORG_EVENT_ENTER, tick, values[count] = count), count++;
+			if ((seed >> 16 & 7) != 0)
+				continue;
+			part.to = collect_chunk_committed(chunk, part.from);
+			collect_chunk_part(chunk, &part, bounds, out, &summary);
+			ck_assert_int_eq(summary.state, CHUNK_PACKET);
+			events += summary.events;
+			discarded += summary.discarded;
+			uint64_t previous = ((struct lorg_packet *)out)->begin;
+			for (uint32_t at = LORG_PACKET_HEAD; at < summary.length;) {
+				struct event_view view;
+				ck_assert_int_eq(event_decode(out + at, summary.length - at, previous, &view), EVENT_OK);
+				EVENT_FIELDS(&view, ENTER, enter);
+				ck_assert_uint_eq(enter.function, values[seen]);
+				seen++;
+				previous = view.tick;
+				at += view.length;
+			}
+			part.from = part.to;
+			part.begin = summary.read_tick;
+		}
+		part.to = LORG_CHUNK_SIZE;
+		collect_chunk_part(chunk, &part, bounds, out, &summary);
+		events += summary.events;
+		discarded += summary.discarded;
+		uint64_t end = ((struct lorg_packet *)out)->end;
+		collect_chunk_copy(chunk, bounds, whole, &summary);
+		ck_assert_uint_eq(events, summary.events);
+		ck_assert_uint_eq(discarded, 3);
+		if (summary.events && part.from < head->position)
+			ck_assert_uint_eq(end, ((struct lorg_packet *)whole)->end);
+	}
+}
+END_TEST
+
 Suite *unit_suite(void)
 {
 	const TTest *const tests[] = {
@@ -174,6 +289,9 @@ Suite *unit_suite(void)
 		stamps_never_go_back_nor_into_the_future,
 		heads_are_not_believed,
 		what_was_said_of_ends_is_noticed,
+		what_may_be_taken_back_waits,
+		what_is_not_committed_waits,
+		parts_make_the_whole,
 	};
 	return unit_suite_of("chunk", tests, sizeof tests / sizeof *tests, 10);
 }

@@ -101,7 +101,7 @@ static int ranges_of(void *owner, const char *module, const char *function, int6
 	return 2;
 }
 
-static const struct match_names names = {NULL, parameter, parameter_type, member_of, element_of, ranges_of, false};
+static const struct match_names names = {NULL, parameter, parameter_type, member_of, element_of, ranges_of, false, NULL};
 
 /* What evaluations see: the address of the caller, and counts of what was asked. */
 static struct seen {

@@ -208,7 +208,7 @@ static struct patch_refusals place(uint32_t gate)
 	ck_assert_int_eq(stubs_place(&module, &refusals), 0);
 	entries_place(&module, 1, &refusals);
 	placements.entry[0].state = LORG_PLACEMENT_PLACED;
-	the_plan = (struct patch_plan){&shared->plan.head, patch_stub_offsets(&shared->plan.head), &shared->control.head};
+	the_plan = (struct patch_plan){.plan = &shared->plan.head, .stub_at = patch_stub_offsets(&shared->plan.head), .control = &shared->control.head};
 	return refusals;
 }
 
@@ -423,7 +423,8 @@ static void switch_often(int threads, int with_signals, int times)
 	place(0);
 	pid_t pid = start_child(threads, with_signals);
 	uint32_t switched = 0, failed = 0;
-	time_t limit = time(NULL) + 40; /* on a busy machine, as often as there is time for */
+	const char *seconds = getenv("LORG_TEST_SWITCH_SECONDS");
+	time_t limit = time(NULL) + (seconds ? atoi(seconds) : 40); /* on a busy machine, as often as there is time for */
 	for (int i = 0; i < times && (i < 50 || time(NULL) < limit); i++) {
 		struct patch_outcome on = switch_in(pid, 1), off = switch_in(pid, 0);
 		ck_assert_msg(!on.why && !off.why, "%s", on.why ? on.why : off.why);

@@ -552,7 +552,7 @@ START_TEST(what_is_no_trace_directory_is_refused)
 	static const char other[] =
 		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 77; };\n";
 	static const char own[] =
-		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 2; };\n";
+		"/* CTF 1.8 */\ntrace { uuid = \"00000000-0000-0000-0000-000000000000\"; };\nenv { lorg_abi_major = 3; };\n";
 	refused("/nonexistent/trace", "No such file");
 	refused("/dev/null", "Not a directory");
 	refused(directory, "metadata is missing");
@@ -573,7 +573,7 @@ START_TEST(packets_of_another_trace_are_not_mixed_in)
 {
 	const char *directory = unit_directory();
 	static const char own[] =
-		"trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 2; };\n";
+		"trace { uuid = \"01010101-0101-0101-0101-010101010101\"; };\nenv { lorg_abi_major = 3; };\n";
 	static struct synthetic stream;
 	synthetic_packet(&stream, first, 100);
 	memset(synthetic_head(&stream)->trace_uuid, 1, 16);

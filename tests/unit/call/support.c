@@ -9,14 +9,16 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum { FUNCTIONS = 8192, CHUNKS_OFFSET = 4 << 20 };
+enum { FUNCTIONS = 8192, MORE_SETTINGS = 8192, PROGRAM_BYTES = 4 << 20, CHUNKS_OFFSET = 4 << 20 };
 
 /* One control for all functions. */
 static struct {
 	struct lorg_control head;
 	struct lorg_function_control function[FUNCTIONS];
-	struct lorg_call_setting setting[FUNCTIONS];
+	struct lorg_call_setting setting[FUNCTIONS + MORE_SETTINGS];
+	uint8_t programs[PROGRAM_BYTES];
 } control;
+static uint32_t settings_used = FUNCTIONS, program_bytes_used;
 
 static struct call_settings settings;
 
@@ -68,10 +70,10 @@ EXPORTED void support_attach(unsigned chunks)
 	control.head = (struct lorg_control){.magic = LORG_CONTROL_MAGIC,
 					     .size = sizeof control.head,
 					     .function_count = FUNCTIONS,
-					     .setting_count = FUNCTIONS,
+					     .setting_count = FUNCTIONS + MORE_SETTINGS,
 					     .control_size = sizeof control,
 					     .settings = (uint64_t)((char *)control.setting - (char *)&control)};
-	settings = (struct call_settings){&control.head, sizeof control, control.setting, FUNCTIONS};
+	settings = (struct call_settings){&control.head, sizeof control, control.setting, FUNCTIONS + MORE_SETTINGS};
 	thunks = memory(FUNCTIONS * CALL_THUNK_SIZE, PROT_READ | PROT_WRITE | PROT_EXEC);
 }
 
@@ -113,6 +115,50 @@ EXPORTED void support_setting(unsigned number, const struct lorg_call_setting *s
 {
 	control.setting[number] = *setting;
 	control.function[number].setting = number + 1;
+}
+
+EXPORTED void support_settings(unsigned number, const struct lorg_call_setting *given, unsigned count)
+{
+	uint32_t next = 0;
+	if (count > MORE_SETTINGS - (settings_used - FUNCTIONS))
+		settings_used = FUNCTIONS; /* those of functions that are tested no more */
+	for (unsigned i = count; i-- > 0;) {
+		control.setting[settings_used] = given[i];
+		control.setting[settings_used].next = next;
+		next = ++settings_used;
+	}
+	control.function[number].setting = next;
+}
+
+EXPORTED uint32_t support_program(const void *program, uint32_t size)
+{
+	if (size > PROGRAM_BYTES - program_bytes_used)
+		return 0;
+	uint8_t *at = control.programs + program_bytes_used;
+	memcpy(at, program, size);
+	program_bytes_used += (size + 7) & ~7u;
+	return (uint32_t)(at - (uint8_t *)&control);
+}
+
+EXPORTED void support_flags(unsigned slot, uint32_t flags)
+{
+	struct thread *self = thread_self();
+	the_arena.shared->sessions_used = LORG_SESSIONS;
+	self->flags_matter = 1;
+	self->process->session[slot].flags = flags;
+}
+
+EXPORTED uint32_t support_flags_now(unsigned slot)
+{
+	return thread_self()->process->session[slot].flags;
+}
+
+EXPORTED uint32_t support_control_word(unsigned slot, int set, uint32_t word)
+{
+	uint32_t *there = &session_at(slot)->control_word;
+	if (set)
+		*there = word;
+	return *there;
 }
 
 EXPORTED size_t support_packets(const uint8_t **packets, size_t *sizes, size_t room)

@@ -28,6 +28,15 @@ void support_gate(unsigned number, uint32_t gate);
 uint32_t support_gate_now(unsigned number);
 /* The function's one setting; its gate needs LORG_CALL_FILTER. */
 void support_setting(unsigned number, const struct lorg_call_setting *setting);
+/* Several; their `next` is seen to. */
+void support_settings(unsigned number, const struct lorg_call_setting *settings, unsigned count);
+/* A match program, for `program` of a setting; 0: no room. */
+uint32_t support_program(const void *program, uint32_t size);
+/* Process flags (LORG_TRACE_*) of the calling thread in a session; slot 0 is what it is told. */
+void support_flags(unsigned slot, uint32_t flags);
+uint32_t support_flags_now(unsigned slot);
+/* A session's control word (set_tcw); set 1: it becomes `word` first. */
+uint32_t support_control_word(unsigned slot, int set, uint32_t word);
 
 /* Copies what all threads have written so far: whole chunks' contents one after the other. Returns the bytes. */
 size_t support_packets(const uint8_t **packets, size_t *sizes, size_t room);

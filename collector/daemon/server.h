@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * server.h: the loop of lorgd: clients, programs and signals, in one thread.
+ *
+ * Clients take turns: each is read from once and served a few requests, so
+ * that none has to wait for what another one does. What nobody may do to the
+ * others: fill the memory (connection.h has the limits), or take all places
+ * for connections: who has not said hello, then who has been idle for longest
+ * and has no session, makes room for a new one.
+ */
+#ifndef LORG_DAEMON_SERVER_H
+#define LORG_DAEMON_SERVER_H
+
+#include <stdint.h>
+
+struct collector;
+struct server;
+
+struct server_settings {
+	struct collector *collector; /* a lorgd's */
+	int listener;		     /* listening, non-blocking */
+	int signals;		     /* signalfd: SIGTERM and SIGINT end it, SIGHUP calls reload, SIGUSR1 restart */
+	uint64_t epoch;
+	uint64_t idle_exit_ns; /* ends when nobody has wanted anything for so long; 0: never */
+	unsigned connections;  /* at most */
+	void (*reload)(void *context);
+	void (*restart)(void *context); /* behind this process, another one goes on: does not return, where all is well */
+	void (*changed)(void *context); /* sessions may be others than before */
+	void *context;
+};
+
+/* NULL with errno. */
+struct server *server_create(const struct server_settings *settings);
+/* What requests are served by; the server's. */
+struct service;
+struct service *server_service(struct server *server);
+
+/* Until it is told to end. 0, or -1 with errno. */
+int server_run(struct server *server);
+/* Before a restart: sessions that do not persist end, and clients are told. */
+void server_let_go(struct server *server);
+/* Ends the sessions and the collector, tells clients, and frees all. */
+void server_end(struct server *server);
+
+#endif

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""lorg calls: one question about calls, and nothing is left behind however it ends."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+from livecommands import Daemon, Front, Program, sessions, until
+from lorgtest import LORG, check, equal, finish, lorg
+
+
+def left_nothing(name, program, before):
+    check(name + ": no session is left", until(lambda: sessions() == "[]"), sessions())
+    check(name + ": the code is as it was", until(lambda: program.code() == before), (program.code().hex(), before.hex()))
+
+
+def asked(program, *arguments):
+    """(status, lines, stderr) of a call of lorg calls in Erlang's form."""
+    status, said, error = lorg("calls", "-p", str(program.pid), "--format", "erlang", *arguments, limit=30)
+    return status, said.decode(errors="replace").splitlines(), error
+
+
+def answers(program, before):
+    pid = r"<%d\.%d\.0>" % (program.pid, program.pid)
+    status, lines, error = asked(program, "live_calls:work*", "--max", "40")
+    check("calls: status", status == 0 and not error, (status, error))
+    equal("calls: as many as asked for", len(lines), 40)
+    shapes = [r"\{trace,%s,call,\{live_calls,work_hard,\[\d+,\[(111,100,100|101,118,101,110)\]\]\}\}" % pid, r"\{trace,%s,call,\{live_calls,work,\[\d+\]\}\}" % pid,
+              r"\{trace,%s,return_from,\{live_calls,work,1\},\d+\}" % pid, r"\{trace,%s,return_from,\{live_calls,work_hard,2\},\d+\}" % pid]
+    wrong = [line for line in lines if not any(re.fullmatch(shape, line) for shape in shapes)]
+    equal("calls: calls and returns", wrong, [])
+    numbers = [int(re.search(r"work,\[(\d+)\]", line)[1]) for line in lines if ",work,[" in line]
+    equal("calls: none is missing", numbers, list(range(numbers[0], numbers[0] + len(numbers))))
+    left_nothing("calls", program, before)
+
+
+def choices(program, before):
+    _, lines, error = asked(program, "live_calls:work/1", "--no-returns", "--max", "3")
+    check("no returns", len(lines) == 3 and all(",call,{live_calls,work," in line for line in lines), (lines, error))
+    _, lines, error = asked(program, "live_calls:work_hard", "--if", "arg1 =:= \"odd\"", "--max", "4")
+    check("a condition", len(lines) >= 3 and all("[111,100,100]" in line for line in lines if ",call," in line), (lines, error))
+    _, lines, error = asked(program, "{live_calls,work,1}", "--match", "[{['$1'],[{'=:=',{'rem','$1',5},0}],[{message,five}]}]", "--max", "2")
+    check("a specification", len(lines) == 2 and all(re.search(r"\[\d*[05]\]\},five\}$", line) for line in lines), (lines, error))
+    _, lines, error = asked(program, "live_calls:work", "--arity", "--no-returns", "--max", "1")
+    check("arity", lines and lines[0].endswith(",call,{live_calls,work,1}}"), (lines, error))
+    _, lines, error = asked(program, "live_calls:work", "--timestamps", "--max", "2")
+    check("timestamps", len(lines) == 2 and all(re.fullmatch(r"\{trace_ts,.*,\{\d+,\d+\}\}", line) for line in lines), (lines, error))
+    status, said, _ = lorg("calls", "live_calls:work", "--format", "json", "--max", "2")
+    events = [json.loads(line) for line in said.splitlines()]
+    equal("json", (status, [event["tag"] for event in events], events[0]["program"]), (0, ["call", "return_from"], program.pid))
+    left_nothing("choices", program, before)
+
+
+def endings(program, before):
+    for number, expected in ((signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGKILL, -9)):
+        front = Front("calls", "live_calls:work*")
+        check("ending: it traces", front.line(), "")
+        check("ending: the code is changed", program.code() != before, "")
+        equal("ending by %s" % number.name, front.end(number)[0], expected)
+        left_nothing("ending by %s" % number.name, program, before)
+    reader = subprocess.run("%s calls 'live_calls:work*' | head -n 2" % LORG, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, check=False, timeout=30)
+    equal("ending with its reader", (reader.stdout.count(b"\n"), reader.stderr), (2, b""))
+    left_nothing("ending with its reader", program, before)
+
+
+def refusals(program, before):
+    status, lines, error = asked(program, "live_calls:no_such_function")
+    check("no such function", status == 1 and not lines and "no function" in error, (status, lines, error))
+    status, _, error = lorg("calls", "live_calls:work", "-p", str(os.getpid()))
+    check("not attached", status == 1 and "attached" in error, (status, error))
+    status, _, error = asked(program, "live_calls:work", "--if", "arg0 >")
+    check("a condition that is none", status == 1 and error.startswith("lorg: "), (status, error))
+    status, _, error = asked(program, "live_calls:work", "--match", "[{x}]")
+    check("a specification that is none", status == 1 and error.startswith("lorg: "), (status, error))
+    left_nothing("refusals", program, before)
+
+
+def rate(program, before):
+    front = Front("calls", "live_calls:work", "--no-returns", "--rate", "10/s", "--format", "erlang")
+    lines = [front.line() for _ in range(15)]
+    front.end()
+    numbers = [int(found[1]) for line in lines if (found := re.search(r"work,\[(\d+)\]", line))]
+    check("rate: dropped", numbers and numbers[-1] - numbers[0] > len(numbers) + 10, lines)
+    check("rate: told", any("lost" in line for line in lines), lines)
+    left_nothing("rate", program, before)
+
+
+def standing():
+    """Programs that attach later are asked, too."""
+    front = Front("calls", "live_calls:work/1", "--wait", "--max", "2", "--format", "erlang")
+    until(lambda: "calls-" in sessions())
+    late = Program()
+    before = late.code()
+    status, lines, error = front.end(0)
+    check("standing", status == 0 and len(lines) == 2, (status, lines, error))
+    left_nothing("standing", late, before)
+    equal("standing: the program", late.end(), 0)
+
+
+daemon = Daemon()
+standing()
+program = Program()
+before = program.code()
+answers(program, before)
+choices(program, before)
+endings(program, before)
+refusals(program, before)
+rate(program, before)
+equal("the program", program.end(), 0)
+equal("lorgd", daemon.end(), 0)
+finish()
