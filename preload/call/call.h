@@ -83,7 +83,7 @@ struct call_fault {
 
 /*
  * 1: the fault at `pc` was met in a hooked function's entry, and *shown is filled. Async-signal-safe; looks through all
- * targets where `pc` lies among our code, else at two words.
+ * targets where `pc` lies among our code (and may make a system call then), else at two words.
  */
 HIDDEN int call_fault_shown(uintptr_t pc, uintptr_t stack, struct call_fault *shown);
 /* A thunk stands there. */

@@ -2,7 +2,8 @@
 /*
  * fault.c: what a handler is shown of a fault that was met in a hooked function's entry: in an instruction that was moved,
  * in its thunk, or where the stub first touches the stack below. Without us it would have been in the function itself, and
- * handlers (of OCaml, GNAT, the unwinder) go by that.
+ * handlers (of OCaml, GNAT, the unwinder) go by that. What C code of ours meets on the long way is shown as it is: the
+ * registers that calls preserve are not the program's there.
  */
 #include "preload/call/inner.h"
 
@@ -60,6 +61,14 @@ static uintptr_t original_of(const struct call_target *target, uint32_t offset)
 	return entry_of(target) + original;
 }
 
+/* A moved call makes room for its return address before it touches it. */
+static uintptr_t stack_at(const uint8_t *code, uint32_t offset, uintptr_t stack)
+{
+	static const uint8_t makes_room[] = {0x48, 0x8d, 0x64, 0x24, 0xf8}; /* lea -8(%rsp), %rsp */
+	int has_made = offset >= sizeof makes_room && memcmp(code + offset - sizeof makes_room, makes_room, sizeof makes_room) == 0;
+	return has_made && code[offset] == 0x50 ? stack + 8 : stack;
+}
+
 static int shown_of_stub(uintptr_t pc, uintptr_t stack, struct call_fault *shown)
 {
 	const struct call_target *target;
@@ -69,7 +78,11 @@ static int shown_of_stub(uintptr_t pc, uintptr_t stack, struct call_fault *shown
 		if (!function || pc - (body - CALL_THUNK_SIZE) >= (uintptr_t)CALL_THUNK_SIZE + function->code_length + LORG_JUMP_SIZE ||
 		    !lorg_function_is_relocated(function) || !follows_thunk(target, body))
 			continue;
-		*shown = (struct call_fault){pc < body ? entry_of(target) : original_of(target, (uint32_t)(pc - body)), stack};
+		*shown = (struct call_fault){entry_of(target), stack};
+		if (pc >= body) {
+			uint32_t offset = (uint32_t)(pc - body);
+			*shown = (struct call_fault){original_of(target, offset), stack_at((const uint8_t *)body, offset, stack)};
+		}
 		return 1;
 	}
 	return 0;

@@ -105,8 +105,23 @@ for options, words in ((["--call", "calls:nothing_here"], ["calls:nothing_here",
     lines = done.stderr.splitlines()
     check(options[1] + ": said in one line", len(lines) == 1 and all(word in lines[0] for word in words), done.stderr)
 
+for condition, words in (("c > 1", ["c: no parameter of leaf", "a, b"]), ("a > 1 andalso lenght == b", ["lenght: no parameter of leaf"])):
+    done = run("--if " + condition, "--call", "calls:leaf", "--if", condition)
+    lines = done.stderr.splitlines()
+    check("--if %s: said in one line" % condition, len(lines) == 1 and all(word in lines[0] for word in words), done.stderr)
+    equal("--if %s: nothing is traced" % condition, calls(done), [])
+for condition in ("b == 2", "{a, b} == {1, 2} orelse b == 2", "a == true orelse b == 2"):
+    equal("--if %s: is no mistake" % condition, counted(calls(run("--if", "--call", "calls:leaf", "--if", condition))), {"leaf": 10})
+
+done = run("the loader", "--call", "ld-linux*:*")
+check("the loader: is no module", "the loader is no module" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr)
+done = Run([""], directory=scratch("trace"))
+check("no name: is named", done.status == 127 and done.stderr.startswith("lorg: '': "), (done.status, done.stderr))
+
 for options, words in ((["--call", "calls:leaf/x"], ["at byte 12"]), (["--call", "calls"], ["no function is named"]), (["--depth", "3"], ["--call"]),
-                       (["--call", "calls:*", "--longer-than", "soon"], ["--longer-than"]), (["--call", "calls:*", "--limit", "0"], ["--limit"])):
+                       (["--call", "calls:*", "--longer-than", "soon"], ["--longer-than"]), (["--call", "calls:*", "--limit", "0"], ["--limit"]),
+                       (["--call", "calls:*", "--longer-than", "5"], ["--longer-than", "5ms"]), (["--call", "calls:*", "--rate", "5"], ["--rate", "100/s"]),
+                       (["-o", ""], ["-o ''", "directory"])):
     done = Run([program], options=options, directory=scratch("trace"))
     lines = done.stderr.splitlines()
     check(" ".join(options) + ": refused", done.status == 2 and done.stdout == b"" and len(lines) == 1 and lines[0].startswith("lorg: ") and

@@ -97,6 +97,32 @@ START_TEST(shapes)
 END_TEST
 
 /* A profiler's hook is called as ever, and the patch goes behind it. */
+/* Handlers of faults are shown where a moved instruction stood. */
+START_TEST(moved_instructions_have_their_places)
+{
+	static const struct {
+		uint8_t bytes[16];
+		uint8_t count, code[3], original[3];
+	} cases[] = {
+		{{0x55, 0x48, 0x89, 0xe5, 0x41, 0x54, 0xc3}, 3, {0, 1, 4}, {0, 1, 4}},
+		{{0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5, 0x53, 0xc3}, 3, {0, 1, 4}, {0, 1, 4}}, /* behind endbr64 */
+		{{0x90, 0x90, 0x55, 0x48, 0x89, 0xe5, 0xc3}, 2, {0, 1}, {2, 3}},		  /* nops do not move */
+		{{0x48, 0x85, 0xff, 0x74, 0x20, 0x55, 0xc3}, 2, {0, 3}, {0, 3}},
+		{{0x85, 0xff, 0x74, 0x20, 0x8b, 0x07, 0xc3}, 3, {0, 2, 8}, {0, 2, 4}}, /* a short jump becomes six bytes */
+		{{0x90, 0x90, 0x90, 0x90, 0x90, 0x55, 0xc3}, 0, {0}, {0}},
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct entry entry = analysed(cases[i].bytes, 0x1000, sizeof cases[i].bytes, sizeof cases[i].bytes, none_is);
+		ck_assert_uint_eq(entry.refusal, REFUSED_NOT);
+		ck_assert_msg(entry.moved_count == cases[i].count, "case %zu: %u", i, entry.moved_count);
+		for (unsigned j = 0; j < entry.moved_count; j++) {
+			ck_assert_uint_eq(entry.moved[j].code, cases[i].code[j]);
+			ck_assert_uint_eq(entry.moved[j].original, cases[i].original[j]);
+		}
+	}
+}
+END_TEST
+
 START_TEST(profilers_call_stays)
 {
 	const uint8_t *bytes = BYTES(0xf3, 0x0f, 0x1e, 0xfa, 0xe8, 0xf7, 0x7f, 0, 0, 0x55, 0x48, 0x89, 0xe5, 0x53, 0xc3);
@@ -207,6 +233,6 @@ END_TEST
 
 Suite *unit_suite(void)
 {
-	const TTest *const tests[] = {shapes, profilers_call_stays, moved_code_does_the_same, any_bytes};
+	const TTest *const tests[] = {shapes, moved_instructions_have_their_places, profilers_call_stays, moved_code_does_the_same, any_bytes};
 	return unit_suite_of("entry", tests, sizeof tests / sizeof *tests, 60);
 }
