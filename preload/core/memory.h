@@ -62,4 +62,14 @@ HIDDEN uint64_t text_read_decimal(const char **text);
 /* 2 * length hex digits at *text. 0 on success, -1 when malformed. */
 HIDDEN int text_read_hex(const char **text, uint8_t *bytes, size_t length);
 
+/* What stands behind the last '/' of a path; the path itself where there is none. */
+static inline const char *text_base_name(const char *path)
+{
+	const char *base = path;
+	for (; *path; path++)
+		if (*path == '/')
+			base = path + 1;
+	return base;
+}
+
 #endif

@@ -168,15 +168,6 @@ static void read_path(const struct found *found, char *to)
 	text_append(to + strlen(to), to + sizeof(path), name);
 }
 
-static const char *base_name(const char *text)
-{
-	const char *base = text;
-	for (; *text; text++)
-		if (*text == '/')
-			base = text + 1;
-	return base;
-}
-
 /* ---- holding on to what came later ------------------------------------------ */
 
 /* What the program started with never goes; what came by a handle of another thread's might, under our hands. */
@@ -299,7 +290,7 @@ static void batch_place(struct batch *batch)
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct patch_module *module = batch->question[i].module;
 		if (batch->question[i].failed)
-			tell_failed(base_name(batch->path[i]), batch->question[i].failed);
+			tell_failed(text_base_name(batch->path[i]), batch->question[i].failed);
 		if (!module->plan)
 			continue;
 		placement_begin(module, &batch->refusals[i]);
@@ -410,7 +401,7 @@ static void batch_find(struct batch *batch)
 static void batch_end(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
-		tell_refusals(&batch->refusals[i], base_name(batch->path[i]));
+		tell_refusals(&batch->refusals[i], text_base_name(batch->path[i]));
 		batch->question[i].module->is_new = 0;
 		if (batch->handle[i])
 			REAL(dlclose)(batch->handle[i]);

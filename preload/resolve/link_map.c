@@ -70,19 +70,10 @@ const struct link_map *link_map_own(void)
 	return object;
 }
 
-static const char *base_name(const char *path)
-{
-	const char *base = path;
-	for (; *path; path++)
-		if (*path == '/')
-			base = path + 1;
-	return base;
-}
-
 const struct link_map *object_find(const char *name)
 {
 	const struct link_map *object = link_map_first();
-	while (object && !(object->l_name && text_equal(base_name(object->l_name), name)))
+	while (object && !(object->l_name && text_equal(text_base_name(object->l_name), name)))
 		object = object->l_next;
 	return object;
 }

@@ -153,15 +153,6 @@ void hooks_resolve(void)
 
 /* ---- loaded while the program runs ------------------------------------------ */
 
-static const char *base_name(const char *path)
-{
-	const char *base = path;
-	for (; *path; path++)
-		if (*path == '/')
-			base = path + 1;
-	return base;
-}
-
 /* An object of the start is needed by the program, or by one that is; the loader lists them before all that came later. */
 static int is_needed_by(const struct link_map *object, const char *wanted)
 {
@@ -170,7 +161,7 @@ static int is_needed_by(const struct link_map *object, const char *wanted)
 		if (entry->d_tag == DT_STRTAB)
 			strings = (const char *)(entry->d_un.d_ptr < object->l_addr ? entry->d_un.d_ptr + object->l_addr : entry->d_un.d_ptr);
 	for (const ElfW(Dyn) *entry = object->l_ld; strings && entry->d_tag != DT_NULL; entry++)
-		if (entry->d_tag == DT_NEEDED && text_equal(base_name(strings + entry->d_un.d_val), wanted))
+		if (entry->d_tag == DT_NEEDED && text_equal(text_base_name(strings + entry->d_un.d_val), wanted))
 			return 1;
 	return 0;
 }
@@ -190,7 +181,7 @@ static const struct link_map *last_needed(const struct link_map *first)
 			if (memory_peek(&entry, object, offsetof(struct link_map, l_prev)) != offsetof(struct link_map, l_prev) || !entry.l_name)
 				break;
 			name[memory_peek_start_of_text(name, entry.l_name, sizeof name - 1)] = 0;
-			if (is_needed_by(user, base_name(name)))
+			if (is_needed_by(user, text_base_name(name)))
 				last = object;
 			object = entry.l_next;
 		}
