@@ -240,7 +240,25 @@ struct hook_call {
 	uint8_t out_ending; /* of running_out: the thread or program was ending */
 	uint8_t monitored;   /* 1: monitor_begin and monitor_end are to be called */
 	uint64_t monitor_tick; /* of its entry, where that is asked for */
+	/* monitor.c, where the lengths of queues are asked for: of the queue that the call sends to, and that it receives from. */
+	struct hook_queue {
+		uint64_t added; /* what was counted before the call, */
+		uint64_t since; /* as part of that count */
+		uint32_t channel, began;
+		uint8_t known;	/* 1: it was looked up */
+		uint8_t counts; /* 1: the count has to be put right */
+	} queue[2];
 	uint8_t stops_count; /* 1: some call's time does not go on while it waits */
+	/* hooks/token.h */
+	union {
+		struct {
+			uint8_t tokens; /* 1: sequence tokens are to be looked at */
+			uint8_t token_told;
+			uint16_t token_place;
+			uint32_t token_channel;
+		};
+		uint64_t token_word;
+	};
 	/* message.c: the first bytes of what is sent, taken before the call: afterwards they may be anybody's. */
 	uint32_t taken_length;
 	uint64_t taken_requested;
@@ -309,6 +327,14 @@ static inline void monitored_end(const struct hook_call *call)
 		monitor_end(call);
 }
 
+/* 1: the process has a sequence token, or messages of this node may bring one. */
+static inline uint8_t tokens_matter(const struct thread *self)
+{
+	if (!the_arena.live || !the_arena.node)
+		return 0;
+	return (self->process->token.flags & LORG_TOKEN_PRESENT) || __atomic_load_n(&the_arena.node->carried_next, __ATOMIC_RELAXED);
+}
+
 /* What a family needs before the real call. Returns 0: forward only. */
 static inline int hook_begin(struct hook_call *call, uint32_t id)
 {
@@ -316,6 +342,7 @@ static inline int hook_begin(struct hook_call *call, uint32_t id)
 	if (__builtin_expect(gate == 0, 1))
 		return 0;
 	struct thread *self = thread_self();
+	uint8_t tokens = 0;
 	if (!self || hook_deferred[id])
 		return 0;
 	if (__builtin_expect(self->guarded != 0, 0)) {
@@ -325,6 +352,7 @@ static inline int hook_begin(struct hook_call *call, uint32_t id)
 		gate = gate_by_flags(self, gate);
 		if (!gate && the_arena.live && !the_arena.monitors && !keeps_what_it_knows(&hook_table[id]))
 			return 0;
+		tokens = tokens_matter(self);
 	}
 	call->hook = &hook_table[id];
 	call->self = self;
@@ -332,6 +360,7 @@ static inline int hook_begin(struct hook_call *call, uint32_t id)
 	call->entry = 0;
 	call->error = 0;
 	call->monitored = __builtin_expect(the_arena.monitors != 0, 0);
+	call->token_word = tokens;
 	return 1;
 }
 
@@ -406,14 +435,14 @@ struct port {
 	uint8_t known;	     /* 1: looked at since it was bound; stored last (release) */
 	uint8_t pending;     /* not 0: the channels are found at the first message */
 	uint8_t access;	     /* O_RDONLY, O_WRONLY, O_RDWR */
-	uint8_t registered;  /* 1: bound to a name here */
 	uint64_t inode;
 	uint64_t device;	   /* st_dev; of a tty st_rdev */
 	uint32_t description;	   /* number shared by duplicates made here, 0: none seen */
 	uint32_t receive_limit_ms; /* SO_RCVTIMEO, 0: none */
 	uint8_t connecting;	   /* 1: connect has begun and not waited for its end */
 	uint8_t doubted;	   /* 1: not known any more; the number may have been bound to something else meanwhile */
-	uint8_t reserved[6];
+	uint8_t reserved[2];
+	uint32_t registered; /* stamp of the image that has bound it to a name, 0: none */
 };
 
 enum port_kind {

@@ -20,8 +20,27 @@
 
 /* ---- requests ------------------------------------------------------------------- */
 
-/* The answer to request `number`, everything before it taken. NULL: failed. */
-static char *await_answer(struct lorg_connection *connection, uint64_t number, struct lorg_failure *failure)
+/* A lorgd that stands still answers nothing; what is asked of one that has answered before may take its time. */
+static const int64_t hello_limit_ns = 10000000000;
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int wait_for_answer(struct lorg_connection *connection, int64_t until_ns, struct lorg_failure *failure)
+{
+	int64_t left = until_ns < 0 ? -1 : until_ns - now_ns();
+	if (until_ns < 0 || left > 0)
+		return wire_wait(&connection->wire, left, failure);
+	return client_fail(failure, LORG_FAILURE_NO_DAEMON, ETIMEDOUT,
+			   "lorgd does not answer: it stands still (stopped, or under a debugger), or has too much to do: let it go on, or end it");
+}
+
+/* The answer to request `number`, everything before it taken. NULL: failed. until_ns: CLOCK_MONOTONIC; -1: for ever. */
+static char *await_answer(struct lorg_connection *connection, uint64_t number, int64_t until_ns, struct lorg_failure *failure)
 {
 	struct wire_frame frame;
 	for (;;) {
@@ -46,7 +65,7 @@ static char *await_answer(struct lorg_connection *connection, uint64_t number, s
 				    "lorgd has gone before it answered: see its messages, and start it again with `lorgd &`");
 			return NULL;
 		}
-		if (wire_wait(&connection->wire, -1, failure))
+		if (wait_for_answer(connection, until_ns, failure))
 			return NULL;
 	}
 }
@@ -54,17 +73,22 @@ static char *await_answer(struct lorg_connection *connection, uint64_t number, s
 char *client_request(struct lorg_connection *connection, const char *request, struct lorg_failure *failure)
 {
 	size_t length = strlen(request);
-	uint64_t number = ++connection->request;
 	client_no_failure(failure);
+	if (!connection) {
+		client_fail(failure, LORG_FAILURE_BADARG, EINVAL, "no connection or session was given (NULL): make one first, and look whether that fails");
+		return NULL;
+	}
+	uint64_t number = ++connection->request;
 	if (length > FRAME_REQUEST_MAXIMUM) {
 		client_fail(failure, LORG_FAILURE_SYSTEM_LIMIT, E2BIG, "the request is longer than 1 MiB: use a smaller specification");
 		return NULL;
 	}
+	int64_t until_ns = connection->daemon ? -1 : now_ns() + hello_limit_ns;
 	char *value = NULL;
 	if (wire_send(&connection->wire, FRAME_REQUEST, number, request, length, failure) == 0)
-		value = await_answer(connection, number, failure);
+		value = await_answer(connection, number, until_ns, failure);
 	else if (wire_has_frame(&connection->wire))
-		value = await_answer(connection, number, failure); /* refused, and closed */
+		value = await_answer(connection, number, until_ns, failure); /* refused, and closed */
 	client_arm(connection);
 	return value;
 }
@@ -163,7 +187,7 @@ void lorg_disconnect(struct lorg_connection *connection)
 
 int lorg_descriptor(const struct lorg_connection *connection)
 {
-	return connection->poll;
+	return connection ? connection->poll : -1;
 }
 
 void client_forms(struct lorg_connection *connection, unsigned forms)
@@ -199,8 +223,12 @@ static struct lorg_session *make_session(struct lorg_connection *connection, cha
 struct lorg_session *lorg_session_create(struct lorg_connection *connection, const char *name, const char *tracer,
 					 const char *options, struct lorg_failure *failure)
 {
-	char *atom = lorg_atom_quoted(name, strlen(name));
+	char *atom = name ? lorg_atom_quoted(name, strlen(name)) : NULL;
 	struct lorg_session *session = NULL;
+	if (!name) {
+		client_fail(failure, LORG_FAILURE_BADARG, EINVAL, "name: none given: give one");
+		return NULL;
+	}
 	if (!atom)
 		client_no_memory(failure);
 	else if (term_check("tracer", tracer, failure) == 0 && term_check("options", options, failure) == 0)
@@ -224,9 +252,12 @@ static struct lorg_session *find_listed(struct lorg_connection *connection, cons
 					struct lorg_failure *failure)
 {
 	const struct term_session *found = NULL;
-	char *handle, *atom;
+	char *handle, *atom, name[sizeof listed->name];
+	/* 'a name' in quotes is that name: 3 is a number, '3' a name. */
+	int quoted = wanted[0] == '\'' && term_atom(wanted, name, sizeof name) == 0;
 	for (int64_t i = 0; i < count; i++) {
-		int is_it = is_number(wanted) ? strtoull(wanted, NULL, 10) == listed[i].number : strcmp(listed[i].name, wanted) == 0;
+		int is_it = is_number(wanted) ? strtoull(wanted, NULL, 10) == listed[i].number
+					      : strcmp(listed[i].name, wanted) == 0 || (quoted && strcmp(listed[i].name, name) == 0);
 		if (is_it && found) {
 			client_fail(failure, LORG_FAILURE_BADARG, EEXIST,
 				    "several sessions are called %s: give the number, see `lorg session list`", wanted);
@@ -251,7 +282,7 @@ static struct lorg_session *find_listed(struct lorg_connection *connection, cons
 struct lorg_session *lorg_session_find(struct lorg_connection *connection, const char *wanted, struct lorg_failure *failure)
 {
 	struct term_session *listed;
-	if (wanted[0] == '{') {
+	if (!wanted || wanted[0] == '{') {
 		if (term_check("session", wanted, failure))
 			return NULL;
 		char *copy = strdup(wanted);
@@ -273,7 +304,7 @@ struct lorg_session *lorg_session_find(struct lorg_connection *connection, const
 
 const char *lorg_session_handle(const struct lorg_session *session)
 {
-	return session->handle;
+	return session ? session->handle : NULL;
 }
 
 uint64_t client_session_number(const struct lorg_session *session)
@@ -290,18 +321,29 @@ void lorg_session_free(struct lorg_session *session)
 
 /* ---- of sessions ------------------------------------------------------------------------ */
 
+/* NULL, which client_request() refuses, where there is none. */
+static struct lorg_connection *connection_of(const struct lorg_session *session)
+{
+	return session ? session->connection : NULL;
+}
+
+static const char *handle_of(const struct lorg_session *session)
+{
+	return session ? session->handle : "";
+}
+
 int lorg_session_destroy(struct lorg_session *session, struct lorg_failure *failure)
 {
-	return truth_of(request(session->connection, failure, "{session_destroy,%s}", session->handle), failure);
+	return truth_of(request(connection_of(session), failure, "{session_destroy,%s}", handle_of(session)), failure);
 }
 
 int lorg_session_adopt(struct lorg_session *session, struct lorg_failure *failure)
 {
 	struct term_session told;
-	int named = term_session(session->handle, &told) == 0;
-	if (session->number && !client_stream(session->connection, session->number, named ? told.name : NULL))
+	int named = session && term_session(session->handle, &told) == 0;
+	if (session && session->number && !client_stream(session->connection, session->number, named ? told.name : NULL))
 		return client_no_memory(failure);
-	int truth = truth_of(request(session->connection, failure, "{adopt,%s}", session->handle), failure);
+	int truth = truth_of(request(connection_of(session), failure, "{adopt,%s}", handle_of(session)), failure);
 	if (truth == 0)
 		client_fail(failure, LORG_FAILURE_BADARG, EBUSY, "session %s has a tracer: its messages go there", session->handle);
 	return truth > 0 ? 0 : -1;
@@ -309,7 +351,7 @@ int lorg_session_adopt(struct lorg_session *session, struct lorg_failure *failur
 
 char *lorg_session_tracer(struct lorg_session *session, struct lorg_failure *failure)
 {
-	return request(session->connection, failure, "{tracer,%s}", session->handle);
+	return request(connection_of(session), failure, "{tracer,%s}", handle_of(session));
 }
 
 /* <PID>, which is no term, stands for the whole program: lorgd knows that as the number. NULL: *failure says why. */
@@ -352,9 +394,13 @@ char *lorg_session_info(struct lorg_connection *connection, const char *of, stru
 
 int lorg_session_limit(struct lorg_session *session, const struct lorg_limits *limits, struct lorg_failure *failure)
 {
-	int truth = truth_of(request(session->connection, failure, "{session_limit,%s,[{events,%llu},{rate,%llu},{memory,%llu}]}",
-				     session->handle, (unsigned long long)limits->events, (unsigned long long)limits->rate,
-				     (unsigned long long)limits->memory),
+	char rate[64];
+	if (!limits)
+		return client_fail(failure, LORG_FAILURE_BADARG, EINVAL, "no limits were given (NULL): give them");
+	snprintf(rate, sizeof rate, limits->rate_ns ? "{%llu,%llu}" : "%llu", (unsigned long long)limits->rate,
+		 (unsigned long long)limits->rate_ns);
+	int truth = truth_of(request(connection_of(session), failure, "{session_limit,%s,[{events,%llu},{rate,%s},{memory,%llu}]}",
+				     handle_of(session), (unsigned long long)limits->events, rate, (unsigned long long)limits->memory),
 			     failure);
 	return truth >= 0 ? 0 : -1;
 }
@@ -367,7 +413,7 @@ static int64_t set_flags(struct lorg_session *session, const char *function, con
 	char *term = processes_term(function, whom, failure);
 	int64_t number = -1;
 	if (term && term_check("flags", flags, failure) == 0)
-		number = number_of(request(session->connection, failure, "{%s,%s,%s,%s,%s}", function, session->handle, term,
+		number = number_of(request(connection_of(session), failure, "{%s,%s,%s,%s,%s}", function, handle_of(session), term,
 					   how ? "true" : "false", flags),
 				   failure);
 	free(term);
@@ -387,15 +433,17 @@ int64_t lorg_port(struct lorg_session *session, const char *ports, int how, cons
 int64_t lorg_function(struct lorg_session *session, const char *pattern, const char *match, const char *options,
 		      struct lorg_failure *failure)
 {
-	struct lorg_connection *connection = session->connection;
+	struct lorg_connection *connection = connection_of(session);
 	char *count, *refused;
 	int64_t number;
-	free(connection->refused);
-	connection->refused = NULL;
+	if (connection) {
+		free(connection->refused);
+		connection->refused = NULL;
+	}
 	if (term_check("pattern", pattern, failure) || term_check("match specification", match, failure) ||
 	    term_check("options", options, failure))
 		return -1;
-	char *value = request(connection, failure, "{function,%s,%s,%s,%s}", session->handle, pattern, match, options);
+	char *value = request(connection, failure, "{function,%s,%s,%s,%s}", handle_of(session), pattern, match, options);
 	if (!value || term_pair(value, &count, &refused))
 		return number_of(value, failure);
 	free(value);
@@ -406,7 +454,7 @@ int64_t lorg_function(struct lorg_session *session, const char *pattern, const c
 
 const char *lorg_function_refused(const struct lorg_connection *connection)
 {
-	return connection->refused ? connection->refused : "[]";
+	return connection && connection->refused ? connection->refused : "[]";
 }
 
 static int64_t set_messages(struct lorg_session *session, const char *function, const char *match, const char *options,
@@ -414,7 +462,7 @@ static int64_t set_messages(struct lorg_session *session, const char *function, 
 {
 	if (term_check("match specification", match, failure) || term_check("options", options, failure))
 		return -1;
-	return number_of(request(session->connection, failure, "{%s,%s,%s,%s}", function, session->handle, match, options), failure);
+	return number_of(request(connection_of(session), failure, "{%s,%s,%s,%s}", function, handle_of(session), match, options), failure);
 }
 
 int64_t lorg_send(struct lorg_session *session, const char *match, const char *options, struct lorg_failure *failure)
@@ -431,14 +479,14 @@ int lorg_system(struct lorg_session *session, const char *event, const char *val
 {
 	if (term_check("event", event, failure) || term_check("value", value, failure))
 		return -1;
-	return truth_of(request(session->connection, failure, "{system,%s,%s,%s}", session->handle, event, value), failure) < 0 ? -1 : 0;
+	return truth_of(request(connection_of(session), failure, "{system,%s,%s,%s}", handle_of(session), event, value), failure) < 0 ? -1 : 0;
 }
 
 char *lorg_info(struct lorg_session *session, const char *of, const char *item, struct lorg_failure *failure)
 {
 	char *term = process_term("info", of, failure), *value = NULL;
 	if (term && term_check("item", item, failure) == 0)
-		value = request(session->connection, failure, "{info,%s,%s,%s}", session->handle, term, item);
+		value = request(connection_of(session), failure, "{info,%s,%s,%s}", handle_of(session), term, item);
 	free(term);
 	return value;
 }
@@ -447,7 +495,7 @@ char *lorg_delivered(struct lorg_session *session, const char *tracee, struct lo
 {
 	char *term = processes_term("tracee", tracee, failure), *value = NULL;
 	if (term)
-		value = request(session->connection, failure, "{delivered,%s,%s}", session->handle, term);
+		value = request(connection_of(session), failure, "{delivered,%s,%s}", handle_of(session), term);
 	free(term);
 	return value;
 }

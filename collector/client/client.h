@@ -22,6 +22,9 @@ void client_forms(struct lorg_connection *connection, unsigned forms);
 int client_receive(struct lorg_connection *connection, int64_t timeout_ns, struct lorg_message *message, const char **people,
 		   struct lorg_failure *failure);
 
+/* What has come is told by the next call of client_receive(), without waiting for what may come together with it. */
+void client_hurry(struct lorg_connection *connection);
+
 /* {lorgd, Pid, NodeName, Epoch} */
 const char *client_daemon(const struct lorg_connection *connection);
 
@@ -35,7 +38,7 @@ struct stream {
 	uint64_t number;
 	char *name;
 	struct live *live; /* NULL: nothing has come yet, or it has ended */
-	uint64_t lost;	   /* events, not told yet: with what is shown next, or after a second */
+	uint64_t lost, perhaps_lost; /* events, not told yet: with what is shown next, or after a second */
 	struct stream *next;
 };
 

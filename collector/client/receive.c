@@ -13,11 +13,13 @@
 #include <sys/timerfd.h>
 #include <time.h>
 
+#include "collector/base/list.h"
 #include "collector/client/failure.h"
 
 /* Packets are shown each 20 ms; after a rest at once, but for what comes together. */
 static const uint64_t gather_ns = 20000000, together_ns = 1000000, lost_ns = 1000000000;
-enum { GATHERED_MAXIMUM = 1 << 20 /* bytes that are read before they are shown */ };
+/* Bytes that are read before they are shown; after a rest fewer: whoever waits for the first message sees it soon. */
+enum { GATHERED_MAXIMUM = 1 << 20, GATHERED_FIRST = 1 << 15 };
 
 static uint64_t now_ns(void)
 {
@@ -69,14 +71,10 @@ static size_t store(struct lorg_connection *connection, const char *text, size_t
 
 static int add_waiting(struct lorg_connection *connection, const struct waiting *waiting)
 {
-	if (connection->waiting_count == connection->waiting_room) {
-		size_t room = connection->waiting_room ? connection->waiting_room * 2 : 256;
-		struct waiting *grown = reallocarray(connection->waiting, room, sizeof *grown);
-		if (!grown)
-			return -1;
-		connection->waiting = grown;
-		connection->waiting_room = room;
-	}
+	struct waiting *list = list_with_room(connection->waiting, connection->waiting_count, &connection->waiting_room, sizeof *list, 256);
+	if (!list)
+		return -1;
+	connection->waiting = list;
 	connection->waiting[connection->waiting_count++] = *waiting;
 	return connection->store.failure ? -1 : 0;
 }
@@ -113,21 +111,29 @@ static int take_message(void *context, const struct live_message *message)
 }
 
 /* One message for all losses since the last. */
-static int tell_lost(struct lorg_connection *connection, struct stream *stream)
+static int tell_count(struct lorg_connection *connection, struct stream *stream, enum lorg_message_kind kind, uint64_t count)
 {
 	char text[64];
-	if (!stream->lost)
+	if (!count)
 		return 0;
-	int length = snprintf(text, sizeof text, "{lost,%llu}", (unsigned long long)stream->lost);
-	const struct waiting waiting = {.kind = LORG_MESSAGE_LOST,
+	int length = snprintf(text, sizeof text, "{%s,%llu}", kind == LORG_MESSAGE_LOST ? "lost" : "perhaps_lost", (unsigned long long)count);
+	const struct waiting waiting = {.kind = kind,
 					.stream = stream,
 					.text = store(connection, text, (size_t)length),
 					.json = SIZE_MAX,
 					.people = SIZE_MAX,
 					.time = now_ns(),
-					.count = stream->lost};
-	stream->lost = 0;
+					.count = count};
 	return add_waiting(connection, &waiting);
+}
+
+static int tell_lost(struct lorg_connection *connection, struct stream *stream)
+{
+	uint64_t count = stream->lost, perhaps = stream->perhaps_lost;
+	stream->lost = stream->perhaps_lost = 0;
+	return tell_count(connection, stream, LORG_MESSAGE_LOST, count) || tell_count(connection, stream, LORG_MESSAGE_PERHAPS_LOST, perhaps)
+		       ? -1
+		       : 0;
 }
 
 static int tell_all_lost(struct lorg_connection *connection, struct lorg_failure *failure)
@@ -187,11 +193,11 @@ static int take_packet(struct lorg_connection *connection, struct stream *stream
 
 static int take_lost(struct lorg_connection *connection, struct stream *stream, const struct wire_frame *frame)
 {
-	uint64_t count = 0;
-	if (frame->head.length >= sizeof count)
-		memcpy(&count, frame->bytes, sizeof count);
-	stream->lost += count;
-	if (!connection->lost_due && count)
+	struct frame_lost lost = {0, 0};
+	memcpy(&lost, frame->bytes, frame->head.length < sizeof lost ? frame->head.length : sizeof lost);
+	stream->lost += lost.count;
+	stream->perhaps_lost += lost.perhaps;
+	if (!connection->lost_due && (lost.count | lost.perhaps))
 		connection->lost_due = now_ns() + lost_ns;
 	return 0;
 }
@@ -230,14 +236,14 @@ static int take_frames(struct lorg_connection *connection, struct lorg_failure *
 {
 	struct wire_frame frame;
 	int some = 0, more;
-	size_t bytes = 0;
-	while (bytes < GATHERED_MAXIMUM && (more = wire_take(&connection->wire, &frame, failure)) != 0) {
+	size_t bytes = 0, most = now_ns() - connection->shown_ns > 2 * gather_ns ? GATHERED_FIRST : GATHERED_MAXIMUM;
+	while (bytes < most && (more = wire_take(&connection->wire, &frame, failure)) != 0) {
 		if (more < 0 || client_take_frame(connection, &frame, failure))
 			return -1;
 		bytes += sizeof frame.head + frame.head.length;
 		some = 1;
 	}
-	if (bytes >= GATHERED_MAXIMUM)
+	if (bytes >= most)
 		connection->due = 1;
 	return some;
 }
@@ -310,12 +316,20 @@ static int no_more(struct lorg_failure *failure)
 			   "lorgd has gone: start it again with `lorgd &` or `systemctl --user restart lorgd`");
 }
 
+void client_hurry(struct lorg_connection *connection)
+{
+	connection->due = connection->due ? 1 : 0;
+	connection->lost_due = connection->lost_due ? 1 : 0;
+}
+
 int client_receive(struct lorg_connection *connection, int64_t timeout_ns, struct lorg_message *message, const char **people,
 		   struct lorg_failure *failure)
 {
 	uint64_t now = now_ns(), until = timeout_ns < 0 ? UINT64_MAX : now + (uint64_t)timeout_ns;
 	int result = 0, waited = 0;
 	client_no_failure(failure);
+	if (!connection || !message)
+		return client_fail(failure, LORG_FAILURE_BADARG, EINVAL, "no connection, or no place for the message, was given (NULL)");
 	forget_fetched(connection);
 	for (;; now = now_ns()) {
 		if (connection->waiting_first < connection->waiting_count) {
@@ -341,8 +355,7 @@ int client_receive(struct lorg_connection *connection, int64_t timeout_ns, struc
 			continue;
 		if (connection->wire.ended) {
 			if (connection->due || connection->lost_due) {
-				connection->due = connection->due ? 1 : 0;
-				connection->lost_due = connection->lost_due ? 1 : 0;
+				client_hurry(connection);
 				continue;
 			}
 			result = no_more(failure);

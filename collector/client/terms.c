@@ -64,6 +64,24 @@ static int text_of(struct lorg_terms *terms, lorg_term term, char *text, size_t 
 	return lorg_is_nil(tail) ? 0 : -1;
 }
 
+int term_atom(const char *text, char *name, size_t size)
+{
+	struct lorg_terms terms;
+	struct lorg_read_error error;
+	char short_text[8];
+	size_t length = 0;
+	lorg_terms_open(&terms);
+	lorg_term term = lorg_read_term(&terms, text, strlen(text), NULL, &error);
+	const char *atom = term != LORG_NONE ? lorg_get_atom(&terms, term, short_text, &length) : NULL;
+	int fits = atom && length < size;
+	if (fits) {
+		memcpy(name, atom, length);
+		name[length] = 0;
+	}
+	lorg_terms_close(&terms);
+	return fits ? 0 : -1;
+}
+
 static int session_of(struct lorg_terms *terms, lorg_term term, struct term_session *session)
 {
 	uint32_t arity, inner;
@@ -127,8 +145,9 @@ static int refusal_of(struct lorg_terms *terms, lorg_term term, struct term_refu
 		return 0;
 	lorg_term function = elements[0], why = elements[1];
 	const lorg_term *mfa = lorg_get_tuple(terms, function, &parts);
-	if (!mfa || parts != 3 || !lorg_get_integer(terms, mfa[2], &number) || text_of(terms, why, refusal->why, sizeof refusal->why))
+	if (!mfa || parts != 3 || text_of(terms, why, refusal->why, sizeof refusal->why))
 		return 0;
+	refusal->is_one = lorg_get_integer(terms, mfa[2], &number);
 	refusal->function = lorg_term_text(terms, function, LORG_TEXT_ERLANG, NULL, NULL);
 	return refusal->function != NULL;
 }

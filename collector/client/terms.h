@@ -20,12 +20,16 @@ int term_number(const char *text, int64_t *number);
 /* "{First, Rest}": the text of the first element and of the second. 0, or -1 where it is no pair. */
 int term_pair(const char *text, char **first, char **second);
 
+/* An atom's text, quotes and all undone. 0, or -1 where it is none, or longer. */
+int term_atom(const char *text, char *name, size_t size);
+
 /* The path of {directory, "PATH"}; NULL: it is another term. The caller's (free). */
 char *term_directory(const char *text);
 
-/* [{{M,F,A}, "why"} ..], functions that were refused: only those of which the arity is known. As term_sessions(). */
+/* [{{M,F,A}, "why"} ..], functions that were refused. As term_sessions(). */
 struct term_refusal {
-	char *function; /* {M,F,A} */
+	char *function; /* {M,F,A}; '_' in it: all that match */
+	int is_one;	/* its arity is known: it can be asked for by itself */
 	char why[256];
 };
 int64_t term_refusals(const char *text, struct term_refusal **refusals);
@@ -33,7 +37,7 @@ void term_refusals_free(struct term_refusal *refusals, int64_t count);
 
 /* A session in a list of them: {Name, Number}. */
 struct term_session {
-	char name[256];
+	char name[1021]; /* an atom */
 	uint64_t number;
 };
 /* [{Name, Number} ..]: how many, or -1 where it is no such list or there is no memory. *sessions is the caller's. */

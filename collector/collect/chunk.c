@@ -92,7 +92,7 @@ static void compact_run(struct pass *pass)
 		return;
 	pass->padding = compact_padding[last];
 	pass->summary->ends_in_exec &= events == 1 && is_entry(last);
-	pass->summary->is_one_entry = events == 1 && is_entry(last) && pass->summary->events == 1;
+	pass->summary->is_behind_exec = events == 1 && is_entry(last) && pass->summary->events == 1;
 }
 
 static void drop(struct pass *pass, uint32_t length)
@@ -161,6 +161,15 @@ static void note_exec(struct chunk_summary *summary, const struct event_view *vi
 	summary->exec_file[length] = 0;
 }
 
+/* What a thread tells between its EXEC and the call: the call itself, ports that are closed by it, what is not traced of it. */
+static int is_behind_exec(const struct event_view *view)
+{
+	if (view->id != LORG_EVENT_CLOSED)
+		return is_entry(view->id) || view->id == LORG_EVENT_GAP || view->id == LORG_EVENT_CPU_TIME;
+	EVENT_FIELDS(view, CLOSED, closed);
+	return closed.reason == LORG_REASON_EXEC;
+}
+
 static void keep_extended(struct pass *pass, const struct event_view *view)
 {
 	struct chunk_summary *summary = pass->summary;
@@ -175,8 +184,9 @@ static void keep_extended(struct pass *pass, const struct event_view *view)
 		effective = pass->bounds.oldest;
 	if (effective < pass->earliest)
 		pass->earliest = effective;
-	summary->ends_in_exec = view->id == LORG_EVENT_EXEC || (summary->ends_in_exec && is_entry(view->id));
-	summary->is_one_entry = is_entry(view->id) && summary->events == 0;
+	int goes_with_exec = is_behind_exec(view);
+	summary->ends_in_exec = view->id == LORG_EVENT_EXEC || (summary->ends_in_exec && goes_with_exec);
+	summary->is_behind_exec = goes_with_exec && (summary->is_behind_exec || summary->events == 0);
 	if (event_is_definition(view->id))
 		pass->holds |= LORG_HOLDS_DEFINITIONS;
 	summary->modules += view->id == LORG_EVENT_MODULE;
@@ -236,7 +246,7 @@ static void one_event(struct pass *pass)
 		pass->tick = view.tick;
 		keep_compact(pass, &view);
 		pass->summary->ends_in_exec &= is_entry(view.id);
-		pass->summary->is_one_entry = 0;
+		pass->summary->is_behind_exec = 0;
 		return;
 	case EVENT_FILLER:
 		drop_filler(pass, view.length);
@@ -367,6 +377,7 @@ static enum certainty certainty_of(const uint8_t *event, uint64_t first, uint32_
 			return CERTAIN;
 		memcpy(&closed, event + sizeof(struct lorg_extended), sizeof closed);
 		return closed.reason == LORG_REASON_EXEC ? MAY_BE_TAKEN_BACK : CERTAIN;
+	case LORG_EVENT_CPU_TIME: /* of what stands behind it */
 	case LORG_EVENT_GAP: return AS_WHAT_FOLLOWS;
 	default: return CERTAIN;
 	}

@@ -49,8 +49,8 @@ struct chunk_summary {
 	uint32_t modules;   /* MODULE events */
 	uint8_t has_exit;	  /* an EXIT of the process itself */
 	uint8_t has_program_exit; /* an EXIT of the whole program */
-	uint8_t ends_in_exec;	  /* its last event is EXEC, or the call of execve behind that */
-	uint8_t is_one_entry;	  /* it holds one event, the entry of a call */
+	uint8_t ends_in_exec;	  /* its last event is EXEC, or what goes with that behind it */
+	uint8_t is_behind_exec;	  /* it holds nothing but what may stand behind an EXEC */
 	uint64_t spawn_entry;	  /* tick; when the newest child that it tells of was begun to be made; 0: it tells of none */
 	uint8_t exec;		  /* enum chunk_exec */
 	char exec_file[CHUNK_FILE]; /* with CHUNK_EXEC_TRACED: what is executed, zero-terminated, maybe cut */

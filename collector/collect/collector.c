@@ -13,6 +13,7 @@
 #include "collector/collect/clock.h"
 #include "collector/collect/door.h"
 #include "collector/collect/family.h"
+#include "collector/collect/journal.h"
 #include "collector/collect/offers.h"
 #include "collector/session/live.h"
 
@@ -128,7 +129,8 @@ static int open_sessions(struct collector *collector)
 	struct family_context *context = &collector->context;
 	struct arena_settings *arena = &collector->arena_settings;
 	context->offers = &collector->offers;
-	context->sessions = context->live->create(context);
+	context->journal = journal_create();
+	context->sessions = context->journal ? context->live->create(context) : NULL;
 	if (!context->sessions)
 		return -1;
 	context->notes.sessions = context->sessions;
@@ -195,6 +197,7 @@ static void free_collector(struct collector *collector)
 	if (context->epoll >= 0)
 		close(context->epoll);
 	endings_free(context->endings);
+	journal_free(context->journal);
 	free(context->copy);
 	free(context->full);
 	free(context->filling);
@@ -228,18 +231,22 @@ static void add_family(struct collector *collector, const struct offered *claime
 static void adopt_families(struct collector *collector, struct adopted *adopted)
 {
 	struct family_context *context = &collector->context;
-	for (uint32_t i = 0; i < adopted->count; i++) {
-		struct offered claimed = {.memory = adopted->arenas[i].memory};
+	uint32_t at = 0;
+	for (struct kept *kept; (kept = kept_next(adopted, KEPT_ARENA, &at));) {
 		uint32_t count = context->family_count;
-		if (!claimed.memory.at || claimed.memory.size != collector->offers.layout.size)
+		if (kept->memory.size != collector->offers.layout.size)
 			continue;
-		memcpy(claimed.id, adopted->arenas[i].id, sizeof claimed.id);
-		adopted->arenas[i].memory = (struct memory){.descriptor = -1};
-		keep_memory(collector->arena_settings.keeping, KEPT_ARENA, claimed.id, &claimed.memory);
+		struct offered claimed = {.memory = kept_take(kept)};
+		memcpy(claimed.id, kept->name.id, sizeof claimed.id);
 		add_family(collector, &claimed);
 		if (context->family_count > count)
 			context->families[count]->adopted = 1;
 	}
+}
+
+void collector_take_over(struct collector *collector, struct adopted *adopted)
+{
+	journal_take_over(collector->context.journal, adopted, collector->arena_settings.keeping, &collector->context);
 }
 
 void collector_lead_adopted(struct collector *collector)

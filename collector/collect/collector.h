@@ -66,6 +66,8 @@ struct family_context *collector_context(struct collector *collector);
 /* node(), as programs are told it. */
 const char *collector_node_name(const struct collector *collector);
 
+/* Before sessions are restored, also where nothing was adopted: what was half taken from a program is found out. */
+void collector_take_over(struct collector *collector, struct adopted *adopted);
 /*
  * Where memory was adopted: the programs in it are led here, once the sessions are as they were. Before the first pass.
  */

@@ -14,7 +14,7 @@
 
 /* Of the thread alone: the collector copies each word once and believes none. */
 struct counter {
-	uint32_t function;
+	uint32_t function, chunk, place; /* place 0: it stands in the entry */
 	uint64_t count, time_ticks, words;
 };
 
@@ -22,7 +22,7 @@ struct counter {
 struct saying {
 	struct family *family;
 	struct process *process;
-	const struct lorg_process *entry;
+	struct lorg_process *entry;
 	uint64_t tick;
 	struct packet_builder packet;
 	/* Of the innermost calls that are still open: what has come since they were counted last. function 0: none, or said. */
@@ -78,6 +78,19 @@ static uint32_t kind_of(const struct saying *saying, const struct counter *count
 	return kind;
 }
 
+/* So that a lorgd which is killed here, and started again, does not find it once more. */
+static void take_out(const struct saying *saying, const struct counter *counter)
+{
+	struct lorg_function_counter *shared = (struct lorg_function_counter *)family_chunk(saying->family, counter->chunk) + counter->place;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (counter->place)
+		shared->count = shared->time_ticks = shared->words = 0;
+	if (saying->entry->timed_function == counter->function)
+		saying->entry->timed_function = 0;
+	if (saying->entry->memory_function == counter->function)
+		saying->entry->memory_function = 0;
+}
+
 static void say(struct saying *saying, const struct counter *counter)
 {
 	const struct lorg_event_FUNCTION_COUNTERS event = {
@@ -91,8 +104,11 @@ static void say(struct saying *saying, const struct counter *counter)
 	if (counter->function < LORG_FIRST_HOOKED_FUNCTION || !(counter->count | counter->time_ticks | counter->words))
 		return;
 	if (live) { /* sessions ask for it */
-		live->counted(live->owner, saying->family, saying->process, saying->entry, counter->function, counter->count,
-			      counter->time_ticks, counter->words);
+		const struct ended_counter ended = {counter->function, counter->chunk, counter->place, counter->count, counter->time_ticks,
+						    counter->words};
+		live->counted(live->owner, saying->family, saying->process, saying->entry, &ended);
+		take_out(saying, counter);
+		live->taken(live->owner);
 		return;
 	}
 	if (packet_event(&saying->packet, LORG_EVENT_FUNCTION_COUNTERS, saying->tick, &event, NULL, 0) == 0)
@@ -116,6 +132,8 @@ static void say_chunk(struct saying *saying, uint32_t chunk)
 	const struct lorg_function_counter *counters = (const struct lorg_function_counter *)family_chunk(saying->family, chunk);
 	for (uint32_t i = 2; i < LORG_COUNTERS; i++) { /* the first two places are left empty */
 		struct counter counter = read_counter(&counters[i]);
+		counter.chunk = chunk;
+		counter.place = i;
 		join(&counter, &saying->timed);
 		join(&counter, &saying->memory);
 		say(saying, &counter);
@@ -132,7 +150,7 @@ static void say_rest(struct saying *saying)
 
 void counters_say(struct family *family, struct process *process, const struct lorg_process *entry, uint64_t tick)
 {
-	struct saying saying = {.family = family, .process = process, .entry = entry, .tick = tick};
+	struct saying saying = {.family = family, .process = process, .entry = (struct lorg_process *)(uintptr_t)entry, .tick = tick};
 	if (!family->context->planning)
 		return;
 	read_open_calls(&saying, entry);

@@ -124,8 +124,8 @@ static void clear_abandoned(const char *base)
 
 static int open_somewhere(struct door *door)
 {
-	/* /tmp first: other users can get there. */
-	const char *bases[] = {"/tmp", getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/dev/shm"};
+	/* Where other users can get: /run, if we may make one there, for services have a /tmp of their own (PrivateTmp=). */
+	const char *bases[] = {"/run", "/tmp", getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/dev/shm"};
 	for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
 		if (make_directory(door, bases[i]))
 			continue;

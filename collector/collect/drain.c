@@ -21,6 +21,7 @@
 #include "collector/collect/chunk.h"
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
+#include "collector/collect/journal.h"
 #include "collector/session/live.h"
 
 enum { INTRODUCTION_DELAY = 50 }; /* parts of a second */
@@ -63,8 +64,12 @@ static int is_over(const struct family *family, const struct process *process)
 void release_chunk(struct family *family, uint32_t chunk, uint32_t used)
 {
 	struct lorg_arena *arena = family_arena(family);
+	/* First: one that is half wiped, by who was killed in it, is seen to be empty. */
+	__atomic_store_n(&((struct lorg_packet *)family_chunk(family, chunk))->position, 0, __ATOMIC_RELEASE);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	memset(family_chunk(family, chunk), 0, used);
 	family->waiting[chunk] = 0;
+	family->use[chunk] = CHUNK_USED;
 	/* Release: pairs with the acquiring CAS of the next owner, who finds the chunk all zero. */
 	__atomic_store_n(family_control(family, chunk), 0, __ATOMIC_RELEASE);
 	/* Lowest first: what is warm is used again. */
@@ -137,12 +142,14 @@ static void note_summary(struct family *family, struct process *process, const s
 		endings_note_reaped(family->context, (pid_t)summary->reaped[i].pid, summary->reaped[i].status, summary->reaped[i].tick);
 	if (!process)
 		return;
-	process->in_exec = summary->ends_in_exec || (process->in_exec && summary->is_one_entry);
+	process->in_exec = summary->ends_in_exec || (process->in_exec && summary->is_behind_exec);
 	if (summary->spawn_entry)
 		process->spawn_entry = summary->spawn_entry;
 	process->has_exit |= summary->has_exit;
 	if (summary->has_program_exit && process->image)
 		process->image->has_program_exit = 1;
+	if (family->context->sessions)
+		process_note(family, process);
 	if (process->image && summary->exec != CHUNK_EXEC_NONE)
 		memcpy(process->image->executes, summary->exec_file, sizeof process->image->executes);
 	if (process->image && summary->exec == CHUNK_EXEC_EXPLAINED)
@@ -210,6 +217,23 @@ static struct chunk_part rest_of(const struct family *family, const struct proce
 	return part;
 }
 
+static void begin_step(struct family *family, uint32_t chunk, const struct lorg_packet *head, uint32_t to)
+{
+	struct journal_step step = {.kind = JOURNAL_CHUNK, .place = chunk, .to = to, .begin = head->begin, .sequence = head->sequence};
+	memcpy(step.arena, family->id, sizeof step.arena);
+	journal_begin(family->context->journal, &step);
+}
+
+/* For the next collector, should we be killed: see continue_from_head. The tick first: the offset is what counts. */
+static void mark_taken(struct family *family, uint32_t chunk, uint64_t tick, uint32_t to)
+{
+	struct lorg_packet *told = (struct lorg_packet *)family_chunk(family, chunk);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	__atomic_store_n(&told->end, tick, __ATOMIC_RELEASE);
+	__atomic_store_n(&told->content_bits, to, __ATOMIC_RELEASE);
+	journal_end(family->context->journal);
+}
+
 static void take(struct family *family, struct process *process, uint32_t chunk)
 {
 	struct family_context *context = family->context;
@@ -223,7 +247,11 @@ static void take(struct family *family, struct process *process, uint32_t chunk)
 	if (summary.state == CHUNK_PACKET) {
 		if (process)
 			process->next_sequence = head->sequence + 1; /* before it becomes the lane's */
+		if (context->sessions)
+			begin_step(family, chunk, (const struct lorg_packet *)shared, summary.copied);
 		write_packet(family, process, head, &summary);
+		if (context->sessions)
+			mark_taken(family, chunk, summary.read_tick, summary.copied);
 	} else if (summary.state == CHUNK_DAMAGED) {
 		family->damaged++;
 	}
@@ -376,11 +404,9 @@ static void take_committed(struct family *family, struct process *process, const
 	process->next_sequence = filling->sequence;
 	process->introduced = 1;
 	note_taken(process, filling->chunk, filling->sequence, part.to, summary.read_tick);
+	begin_step(family, filling->chunk, (const struct lorg_packet *)shared, part.to);
 	write_packet(family, process, head, &summary);
-	/* For the next collector, should we be killed: see continue_from_head. The tick first. */
-	struct lorg_packet *told = (struct lorg_packet *)family_chunk(family, filling->chunk);
-	__atomic_store_n(&told->end, summary.read_tick, __ATOMIC_RELAXED);
-	__atomic_store_n(&told->content_bits, part.to, __ATOMIC_RELEASE);
+	mark_taken(family, filling->chunk, summary.read_tick, part.to);
 }
 
 static void take_filling(struct family *family)

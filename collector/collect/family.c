@@ -26,12 +26,13 @@ struct family *family_create(struct family_context *context, struct memory memor
 	struct family *family = calloc(1, sizeof *family);
 	struct stat status = {0};
 	if (family)
-		family->waiting = calloc(layout->chunk_count, 1);
+		family->waiting = calloc(layout->chunk_count, 2);
 	if (!family || !family->waiting) {
 		memory_free(&memory);
 		free(family);
 		return NULL;
 	}
+	family->use = family->waiting + layout->chunk_count;
 	family->context = context;
 	family->memory = memory;
 	family->layout = *layout;
@@ -140,6 +141,7 @@ int family_pass(struct family *family, uint64_t now_ns)
 	__atomic_store_n(&family_arena(family)->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
 	work(family, now_ns);
 	family->context->requests_wait |= requests_pass(family->requests, now_ns);
+	trim_pass(family, now_ns);
 	if (!is_abandoned(family, now_ns))
 		return 1;
 	take_last(family, now_ns);

@@ -62,6 +62,7 @@ struct image {
 	int has_program_exit; /* it said how it ended */
 	uint64_t functions_epoch; /* it has what sessions had asked of functions by then: session/placing.c */
 	int patches_seen; /* its code is as the gates of hooked functions say, or was when it was looked at: see requests.c */
+	uint64_t hold_ns, hold_step_ns; /* its threads could not be held: when to try again; how long it waits for that, 0: they could */
 	char executes[CHUNK_FILE]; /* what it said it would become, and be traced as; empty: nothing */
 	uint32_t process_count; /* that are in use */
 	int has_speaker;
@@ -105,6 +106,7 @@ struct family_context {
 	struct sessions *sessions; /* NULL: a recording of its own, in the store */
 	const struct live *live; /* how they are called (session/live.h); NULL likewise */
 	struct offers *offers; /* arenas that wait for their program */
+	struct journal *journal; /* journal.h; NULL: none */
 	struct family **families; /* all; the order changes */
 	uint32_t family_count, family_room;
 	struct notes notes;
@@ -123,6 +125,7 @@ struct family_context {
 	struct runtimes runtimes;
 	uint32_t told_numbers; /* programs that are named by their own namespace's numbers */
 	uint64_t search_ns; /* before that, all processes are not looked through again */
+	uint64_t hold_ns;   /* before that, nobody's threads are held: some could not be, and that took its time */
 	struct successor *successors;
 	uint32_t successor_count, successor_room;
 	/* Images before those that showed up by exec and whose own entries had not been looked at; a ring. */
@@ -156,6 +159,9 @@ struct successor {
 	uint64_t since_ns, dead_ns; /* dead_ns 0: not dead, as far as known */
 };
 
+/* Whether a chunk holds memory of the system's. */
+enum chunk_use { CHUNK_CLEAN = 0, CHUNK_USED, CHUNK_IDLE };
+
 struct family {
 	struct family_context *context;
 	struct memory memory;
@@ -166,6 +172,7 @@ struct family {
 	int final;    /* this pass is the last: everybody is taken to be over */
 	int attached; /* an image has shown up */
 	int adopted;  /* taken over from a lorgd that was killed */
+	int has_lost_controls; /* functions of its images were hooked for that one, and cannot be switched any more */
 	uint64_t claimed_ns;
 	uint64_t look_ns, look_step_ns; /* when to ask again whether the memory is abandoned */
 	struct image **images;
@@ -176,6 +183,8 @@ struct family {
 	struct slab **slabs;  /* by chunk index */
 	uint32_t slab_room;
 	uint8_t *waiting;     /* one byte a chunk: seen FULL before, waits for an earlier one */
+	uint8_t *use;	      /* enum chunk_use, likewise, in the same memory: see trim.c */
+	uint64_t trim_ns;     /* when that is looked at next */
 	uint32_t to_introduce; /* chunks being filled whose process is not introduced, in this pass: see drain.c */
 	uint32_t damaged;     /* chunks and entries that cannot be */
 	uint64_t processes_ns, threads_ns; /* when they were looked at last */
@@ -278,6 +287,8 @@ void processes_free(struct family *family);
 int process_put(struct family *family, struct process *process, struct lorg_packet *head, size_t length);
 /* The same of one that is not known (any more): whose it is stands in the head alone. family may be NULL. */
 int stray_put(struct family_context *context, struct family *family, struct lorg_packet *head, size_t length);
+/* What has been read of its events, into its entry. */
+void process_note(struct family *family, const struct process *process);
 /* Identity of the process into a packet's head. */
 void process_head(struct process *process, struct lorg_packet *head);
 
@@ -286,6 +297,11 @@ void process_head(struct process *process, struct lorg_packet *head);
 void drain_pass(struct family *family);
 /* Gives a chunk back, of which at most `used` bytes are not zero. */
 void release_chunk(struct family *family, uint32_t chunk, uint32_t used);
+
+/* ---- trim.c ---- */
+
+/* Gives the memory of chunks that nobody has used for a while back to the system; looks now and then. */
+void trim_pass(struct family *family, uint64_t now_ns);
 
 /* ---- counters.c ---- */
 

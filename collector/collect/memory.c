@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -236,28 +237,58 @@ void gates_set(uint8_t gates[LORG_HOOKS], uint32_t mask)
 uint64_t node_size(void)
 {
 	return align(sizeof(struct lorg_node) + (uint64_t)LORG_ARENA_OFFERS * sizeof(struct lorg_offer), 4096) +
-	       (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel) + (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect);
+	       (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel) + (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect) +
+	       (uint64_t)LORG_CARRIED_TOKENS * sizeof(struct lorg_carried_token);
 }
 
 _Static_assert(sizeof(struct lorg_node) % 8 == 0, "the offers follow the node's header");
 
-void node_prepare(const struct memory *memory, const uint8_t id[16], const char *name)
+struct lorg_node node_head(const uint8_t id[16], const char *name)
+{
+	uint64_t carried = node_size() - (uint64_t)LORG_CARRIED_TOKENS * sizeof(struct lorg_carried_token);
+	uint64_t connects = carried - (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect);
+	uint64_t channels = connects - (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
+	struct lorg_node head = {
+		.magic = LORG_NODE_MAGIC,
+		.major = LORG_ABI_MAJOR,
+		.minor = LORG_ABI_MINOR,
+		.size = sizeof head,
+		.collector_pid = (uint32_t)getpid(),
+		.segment_size = node_size(),
+		.offers = {sizeof head, sizeof(struct lorg_offer), LORG_ARENA_OFFERS},
+		.channels = {channels, sizeof(struct lorg_channel), LORG_CHANNELS},
+		.connects = {connects, sizeof(struct lorg_connect), LORG_CONNECTS},
+		.carried = {carried, sizeof(struct lorg_carried_token), LORG_CARRIED_TOKENS},
+	};
+	memcpy(head.id, id, sizeof head.id);
+	snprintf(head.name, sizeof head.name, "%s", name);
+	return head;
+}
+
+static int is_as_it_was(const struct lorg_node *node, const struct lorg_node *head)
+{
+	return memcmp(node, head, offsetof(struct lorg_node, exhausted)) == 0 &&
+	       memcmp(&node->connects, &head->connects, sizeof node->connects) == 0 &&
+	       memcmp(&node->carried, &head->carried, sizeof node->carried) == 0;
+}
+
+_Static_assert(offsetof(struct lorg_node, channels) + sizeof(struct lorg_table) == offsetof(struct lorg_node, exhausted),
+	       "what stands before it is the collector's and does not change");
+
+int node_mend(const struct memory *memory, const struct lorg_node *head)
 {
 	struct lorg_node *node = (struct lorg_node *)memory->at;
-	uint64_t connects = node_size() - (uint64_t)LORG_CONNECTS * sizeof(struct lorg_connect);
-	uint64_t channels = connects - (uint64_t)LORG_CHANNELS * sizeof(struct lorg_channel);
-	node->major = LORG_ABI_MAJOR;
-	node->minor = LORG_ABI_MINOR;
-	node->size = sizeof *node;
-	node->collector_pid = (uint32_t)getpid();
-	node->segment_size = memory->size;
-	memcpy(node->id, id, sizeof node->id);
-	strncpy(node->name, name, sizeof node->name - 1);
-	node->offers = (struct lorg_table){sizeof *node, sizeof(struct lorg_offer), LORG_ARENA_OFFERS};
-	node->channels = (struct lorg_table){channels, sizeof(struct lorg_channel), LORG_CHANNELS};
-	node->connects = (struct lorg_table){connects, sizeof(struct lorg_connect), LORG_CONNECTS};
+	if (is_as_it_was(node, head))
+		return 0;
+	__atomic_store_n(&node->magic, 0, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+	memcpy((char *)node + sizeof node->magic, (const char *)head + sizeof head->magic,
+	       offsetof(struct lorg_node, exhausted) - sizeof head->magic);
+	node->connects = head->connects;
+	node->carried = head->carried;
 	/* Release: who sees the magic sees the rest. */
 	__atomic_store_n(&node->magic, LORG_NODE_MAGIC, __ATOMIC_RELEASE);
+	return 1;
 }
 
 void random_bytes(void *bytes, unsigned length)

@@ -90,7 +90,10 @@ void gates_set(uint8_t gates[LORG_HOOKS], uint32_t mask);
 
 /* Bytes of a node segment. */
 uint64_t node_size(void);
-void node_prepare(const struct memory *memory, const uint8_t id[16], const char *name);
+/* What stands in its head and does not change. */
+struct lorg_node node_head(const uint8_t id[16], const char *name);
+/* Puts that there, where it is not: at first, and where a program has written over it, which all programs map. 1: it has. */
+int node_mend(const struct memory *memory, const struct lorg_node *head);
 
 static inline struct lorg_offer *node_offer(const struct memory *memory, uint32_t slot)
 {

@@ -3,7 +3,9 @@
 #include "collector/collect/offers.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -30,6 +32,11 @@ static int make_offer(struct offers *offers, uint32_t slot)
 	offered->fill++;
 	if (memory_create(&offered->memory, "lorg-arena", offers->layout.size))
 		return -1;
+	if (offered->memory.descriptor >= offers->descriptors) {
+		memory_free(&offered->memory);
+		errno = EMFILE;
+		return -1;
+	}
 	random_bytes(offered->id, sizeof offered->id);
 	arena_prepare(&offered->memory, &offers->layout, offers->settings, offered->id);
 	/* Before anybody can claim it. */
@@ -49,24 +56,29 @@ static int make_node(struct offers *offers)
 	if (memory_create(&offers->node, "lorg-node", node_size()))
 		return -1;
 	random_bytes(id, sizeof id);
-	node_prepare(&offers->node, id, offers->settings->node_name);
+	offers->head = node_head(id, offers->settings->node_name);
+	node_mend(&offers->node, &offers->head);
 	keep_memory(offers->settings->keeping, KEPT_NODE, id, &offers->node);
 	return 0;
 }
 
 /* Nobody can claim it any more; if nobody has, it is of no use to anyone. */
-static void drop_unclaimed(struct adopted *adopted, const uint8_t id[16])
+static void drop_unclaimed(const struct keeping *keeping, struct adopted *adopted, const uint8_t id[16])
 {
-	for (uint32_t i = 0; i < adopted->count; i++)
-		if (adopted->arenas[i].memory.at && memcmp(adopted->arenas[i].id, id, 16) == 0)
-			memory_free(&adopted->arenas[i].memory);
+	uint32_t at = 0;
+	for (struct kept *kept; (kept = kept_next(adopted, KEPT_ARENA, &at));) {
+		if (memcmp(kept->name.id, id, sizeof kept->name.id) != 0)
+			continue;
+		forget_memory(keeping, kept->name.id);
+		memory_free(&kept->memory);
+	}
 }
 
-static void adopt_node(struct offers *offers, struct adopted *adopted)
+static void adopt_node(struct offers *offers, struct adopted *adopted, struct kept *node)
 {
-	offers->node = adopted->node;
-	adopted->node = (struct memory){.descriptor = -1};
-	keep_memory(offers->settings->keeping, KEPT_NODE, adopted->node_id, &offers->node);
+	offers->head = node_head(node->name.id, offers->settings->node_name);
+	offers->node = kept_take(node);
+	node_mend(&offers->node, &offers->head);
 	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
 		struct lorg_offer *offer = node_offer(&offers->node, slot);
 		uint32_t word = __atomic_load_n(&offer->state, __ATOMIC_ACQUIRE);
@@ -74,7 +86,7 @@ static void adopt_node(struct offers *offers, struct adopted *adopted)
 		/* Who claims it at this moment wins. */
 		if ((word & LORG_OFFER_STATE) == LORG_OFFER_READY &&
 		    __atomic_compare_exchange_n(&offer->state, &word, empty, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			drop_unclaimed(adopted, offer->arena_id);
+			drop_unclaimed(offers->settings->keeping, adopted, offer->arena_id);
 		else
 			__atomic_store_n(&offer->state, empty, __ATOMIC_RELEASE);
 		offers->slot[slot].fill = word >> 8;
@@ -84,12 +96,20 @@ static void adopt_node(struct offers *offers, struct adopted *adopted)
 }
 
 /* Arenas that are taken over have the size of those to come. */
-static uint64_t adopted_size(const struct adopted *adopted)
+static uint64_t adopted_size(struct adopted *adopted)
 {
-	for (uint32_t i = 0; adopted && i < adopted->count; i++)
-		if (adopted->arenas[i].memory.at)
-			return adopted->arenas[i].memory.size;
-	return 0;
+	uint32_t at = 0;
+	const struct kept *arena = kept_next(adopted, KEPT_ARENA, &at);
+	return arena ? arena->memory.size : 0;
+}
+
+/* A lorgd keeps a quarter of its descriptors for those who ask, however many programs there are. */
+static int descriptors_for_offers(const struct arena_settings *settings)
+{
+	struct rlimit limit;
+	if (!settings->settle || getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > INT_MAX)
+		return INT_MAX;
+	return (int)(limit.rlim_cur / 4 * 3);
 }
 
 int offers_open(struct offers *offers, const struct arena_settings *settings, uint32_t most, struct adopted *adopted)
@@ -97,12 +117,15 @@ int offers_open(struct offers *offers, const struct arena_settings *settings, ui
 	const uint32_t programs_size = settings->send_program.size + settings->receive_program.size + settings->programs_room;
 	memset(offers, 0, sizeof *offers);
 	offers->settings = settings;
+	offers->descriptors = descriptors_for_offers(settings);
 	offers->most = most < FIRST_OFFERS ? FIRST_OFFERS : most < MOST_OFFERS ? most : MOST_OFFERS;
 	offers->wanted = offers->most < LEAST_OFFERS ? offers->most : LEAST_OFFERS;
 	offers->least = offers->wanted;
 	offers->node.descriptor = -1;
-	if (adopted)
-		adopt_node(offers, adopted);
+	uint32_t first = 0;
+	struct kept *node = kept_next(adopted, KEPT_NODE, &first);
+	if (node)
+		adopt_node(offers, adopted, node);
 	else if (make_node(offers))
 		return -1;
 	uint64_t fixed_size = adopted_size(adopted);
@@ -126,13 +149,37 @@ int offers_open(struct offers *offers, const struct arena_settings *settings, ui
 	return 0;
 }
 
+/* A program has written over the offer, and nobody has taken it: what can still be claimed is made anew. */
+static int is_spoilt(struct offers *offers, uint32_t slot, uint32_t state)
+{
+	struct offered *offered = &offers->slot[slot];
+	if (state == (offered->fill << 8 | LORG_OFFER_CLAIMED) || !memory_abandoned(&offered->memory))
+		return 0;
+	forget_memory(offers->settings->keeping, offered->id);
+	memory_free(&offered->memory);
+	offers->ready--;
+	return 1;
+}
+
+static int is_ready(const struct offers *offers, uint32_t slot, const struct lorg_offer *offer, uint32_t state)
+{
+	const struct offered *offered = &offers->slot[slot];
+	return state == (offered->fill << 8 | LORG_OFFER_READY) && offer->descriptor == offered->memory.descriptor &&
+	       offer->size == offers->layout.size && memcmp(offer->arena_id, offered->id, sizeof offered->id) == 0;
+}
+
 int offers_next_claimed(struct offers *offers, struct offered *claimed)
 {
 	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
 		struct lorg_offer *offer = node_offer(&offers->node, slot);
 		struct offered *offered = &offers->slot[slot];
-		if (!offered->memory.at || (__atomic_load_n(&offer->state, __ATOMIC_ACQUIRE) & LORG_OFFER_STATE) == LORG_OFFER_READY)
+		uint32_t state = __atomic_load_n(&offer->state, __ATOMIC_ACQUIRE);
+		if (!offered->memory.at || is_ready(offers, slot, offer, state))
 			continue;
+		if (is_spoilt(offers, slot, state)) {
+			__atomic_store_n(&offer->state, offered->fill << 8 | LORG_OFFER_EMPTY, __ATOMIC_RELEASE);
+			continue;
+		}
 		*claimed = *offered;
 		offered->memory.at = NULL;
 		offers->ready--;
@@ -159,6 +206,18 @@ static void withdraw_down_to(struct offers *offers, uint32_t keep)
 	}
 }
 
+/* Who claims one finds a collector that lives, however long it has been on offer. */
+static void beat(struct offers *offers, uint64_t now_ns)
+{
+	if (offers->settings->settle) /* a lorgd's */
+		__atomic_store_n(&node_of(offers)->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
+	for (uint32_t slot = 0; slot < LORG_ARENA_OFFERS; slot++) {
+		struct lorg_arena *arena = (struct lorg_arena *)offers->slot[slot].memory.at;
+		if (arena)
+			__atomic_store_n(&arena->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
+	}
+}
+
 void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 {
 	if (claimed * 4 > offers->wanted) {
@@ -170,6 +229,8 @@ void offers_refill(struct offers *offers, uint32_t claimed, uint64_t now_ns)
 		offers->wanted = offers->least;
 		withdraw_down_to(offers, offers->wanted);
 	}
+	node_mend(&offers->node, &offers->head);
+	beat(offers, now_ns);
 	int made = 0, failed = 0;
 	/* One by one while nobody asks: a short program needs no more than its own, and does not wait for the others. */
 	int at_once = claimed && offers->claimed > 1 ? REFILL_AT_ONCE : 1;

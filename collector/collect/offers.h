@@ -19,6 +19,7 @@ struct offered {
 
 struct offers {
 	struct memory node;
+	struct lorg_node head; /* of that, as it has to be */
 	struct arena_layout layout;
 	const struct arena_settings *settings;
 	struct offered slot[LORG_ARENA_OFFERS];
@@ -26,6 +27,7 @@ struct offers {
 	uint32_t wanted;  /* how many to keep ready */
 	uint64_t claimed; /* ever: each by a program that liblorg.so was loaded into */
 	uint32_t least, most; /* bounds of that */
+	int descriptors; /* none has a higher one: what is above is for others */
 	uint64_t calm_ns; /* since when few were taken */
 };
 

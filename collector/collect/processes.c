@@ -8,6 +8,7 @@
 
 #include "collector/collect/clock.h"
 #include "collector/collect/family.h"
+#include "collector/collect/journal.h"
 #include "collector/collect/proc.h"
 #include "collector/session/live.h"
 #include "collector/store/packet.h"
@@ -72,6 +73,27 @@ static void learn_tid(struct process *process, const struct lorg_process *entry)
 		process->tid = (uint32_t)proc_find_thread(image->pid, own);
 }
 
+/* What was read of its events, for the next collector. */
+enum { READ_EXIT = 1, READ_PROGRAM_EXIT = 2, READ_EXEC_LAST = 4 };
+
+void process_note(struct family *family, const struct process *process)
+{
+	struct lorg_process *entry = entry_of(family, process->index);
+	uint32_t read = (process->has_exit ? READ_EXIT : 0) | (process->in_exec ? READ_EXEC_LAST : 0) |
+			(process->image && process->image->has_program_exit ? READ_PROGRAM_EXIT : 0);
+	if (entry->collector_read != read)
+		__atomic_store_n(&entry->collector_read, read, __ATOMIC_RELAXED);
+}
+
+static void take_notes(struct process *process, const struct lorg_process *entry)
+{
+	uint32_t read = __atomic_load_n(&entry->collector_read, __ATOMIC_RELAXED);
+	process->has_exit = (read & READ_EXIT) != 0;
+	process->in_exec = (read & READ_EXEC_LAST) != 0;
+	if (process->image && (read & READ_PROGRAM_EXIT))
+		process->image->has_program_exit = 1;
+}
+
 static void begin_process(struct family *family, struct process *process, uint32_t index, const struct lorg_process *entry)
 {
 	memset(process, 0, sizeof *process);
@@ -88,6 +110,8 @@ static void begin_process(struct family *family, struct process *process, uint32
 		process->image->speaker_birth = process->birth_tick;
 	}
 	learn_tid(process, entry);
+	if (family->adopted)
+		take_notes(process, entry);
 	family->context->notes.coverage.processes++;
 	family->context->changes++;
 }
@@ -216,7 +240,7 @@ void processes_pass(struct family *family, uint64_t now_ns)
 	if (!family->final && !family->image_over && now_ns < family->processes_ns)
 		return;
 	for (uint32_t chunk = 0; chunk < used; chunk++) {
-		if (!is_slab(family, chunk))
+		if (!lorg_chunk_word_is_slab_in_use(__atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE)))
 			continue;
 		slabs++;
 		for (uint32_t slot = 0; slot < SLAB_ENTRIES; slot++)
@@ -348,6 +372,14 @@ static uint64_t earliest_of(const struct lorg_process *entry, uint64_t tick)
 	return spawning && spawning < since ? spawning : since;
 }
 
+/* Its last words, until its entry is free. */
+static void begin_step(struct family *family, const struct process *process)
+{
+	struct journal_step step = {.kind = JOURNAL_ENTRY, .place = process->index, .begin = process->birth_tick};
+	memcpy(step.arena, family->id, sizeof step.arena);
+	journal_begin(family->context->journal, &step);
+}
+
 static void last_words(struct family *family, struct process *process)
 {
 	_Alignas(8) uint8_t buffer[LAST_WORDS_SIZE];
@@ -360,6 +392,7 @@ static void last_words(struct family *family, struct process *process)
 		tick = process->last_tick;
 	learn_tid(process, entry);
 	counters_say(family, process, entry, tick);
+	begin_step(family, process);
 	packet_begin(&packet, buffer, sizeof buffer, tick);
 	say_spawn(&packet, tick, process, entry);
 	say_open_call(&packet, tick, process, entry);
@@ -381,6 +414,8 @@ static void free_entry(struct family *family, const struct process *process)
 	struct lorg_process *entry = entry_of(family, process->index);
 	if (family->final)
 		return;
+	__atomic_store_n(&entry->state, LORG_PROCESS_ENDED, __ATOMIC_RELAXED); /* by whatever end: see journal.c */
+	journal_mark(family->context->journal);
 	memset((uint8_t *)entry + sizeof entry->state, 0, LORG_PROCESS_SIZE - sizeof entry->state);
 	/* Release: pairs with the acquiring CAS of the next owner, who finds the entry all zero. */
 	__atomic_store_n(&entry->state, LORG_PROCESS_FREE, __ATOMIC_RELEASE);
@@ -393,6 +428,7 @@ void process_finish(struct family *family, struct process *process)
 	if (family->context->sessions && image)
 		family->context->live->process_over(family->context->sessions, image->id, process->birth_tick);
 	free_entry(family, process);
+	journal_end(family->context->journal);
 	store_release_lane(family->context->store, process->lane);
 	if (image) {
 		image->process_count--;

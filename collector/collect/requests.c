@@ -20,6 +20,8 @@ static const uint64_t SLOW_STEP_NS = 1000000000;
 static const uint64_t STARTS_NS = 300000000;	 /* a program that has just begun is about to ask */
 static const uint64_t EXPIRES_NS = 30000000000;	 /* an answer that nobody has come for, a request that was never posted */
 static const uint64_t PID_LIMIT_NS = 1000000000; /* so long the pid of who asks may be unknown */
+/* Threads that do not stop in time hold up everybody: not again at once. */
+static const uint64_t SLOW_HOLD_NS = 50000000, HOLDS_REST_NS = 200000000, HOLD_STEP_NS = 2000000000, HOLD_STEP_LIMIT_NS = 16000000000;
 
 /* A plan as this family's images have it. */
 struct family_plan {
@@ -261,50 +263,81 @@ static int fill_control(const struct requests *requests, struct family_plan *pla
 	return 0;
 }
 
+/* Where things stand in a live control. */
+struct live_layout {
+	uint32_t setting_count, programs_size;
+	uint64_t settings, programs_at, size;
+};
+
 /* Room for what may be asked: it is memory only where it is written. */
+static struct live_layout live_layout_of(uint32_t function_count)
+{
+	/* The lists of a function are made anew when a session joins or leaves at their end: n sessions that come one by one take n * n / 2. */
+	enum { SETTINGS_LEAST = 16384, SETTINGS_MOST = 32768, LARGE = 1024 /* functions */, PROGRAMS_LEAST = 1 << 18, PROGRAMS_MOST = 1 << 20 };
+	struct live_layout layout = {
+		.setting_count = function_count > SETTINGS_MOST / 4    ? SETTINGS_MOST
+				 : function_count < SETTINGS_LEAST / 4 ? SETTINGS_LEAST
+								       : 4 * function_count,
+		.programs_size = function_count > LARGE ? PROGRAMS_MOST : PROGRAMS_LEAST,
+		.settings = sizeof(struct lorg_control) + (uint64_t)function_count * sizeof(struct lorg_function_control),
+	};
+	layout.programs_at = layout.settings + layout.setting_count * sizeof(struct lorg_call_setting);
+	layout.size = layout.programs_at + layout.programs_size;
+	return layout;
+}
+
+static void set_live(struct family_plan *plan, const struct live_layout *layout)
+{
+	plan->live = (struct live_control){
+		.plan = plan->patch.plan,
+		.control = (struct lorg_control *)plan->control.at,
+		.base = plan->base,
+		.descriptor = plan->control.descriptor,
+		.programs = plan->control.at + layout->programs_at,
+		.programs_at = (uint32_t)layout->programs_at,
+		.programs_size = layout->programs_size,
+		.setting_count = layout->setting_count,
+	};
+}
+
 static int make_live_control(struct family_plan *plan)
 {
-	enum { SETTINGS_LEAST = 1024, SETTINGS_MOST = 32768, PROGRAMS_LEAST = 1 << 18, PROGRAMS_MOST = 1 << 20 };
-	const uint32_t count = plan->initial.function_count;
-	const uint32_t setting_count = count > SETTINGS_MOST / 4 ? SETTINGS_MOST : count < SETTINGS_LEAST / 4 ? SETTINGS_LEAST : 4 * count;
-	const uint64_t functions = sizeof(struct lorg_control) + count * sizeof(struct lorg_function_control);
-	const uint64_t programs_at = functions + setting_count * sizeof(struct lorg_call_setting);
-	const uint32_t programs_size = count > SETTINGS_LEAST ? PROGRAMS_MOST : PROGRAMS_LEAST;
-	if (programs_at + programs_size > UINT32_MAX || memory_create(&plan->control, "lorg-control", programs_at + programs_size))
+	const struct live_layout layout = live_layout_of(plan->initial.function_count);
+	if (layout.size > UINT32_MAX || memory_create(&plan->control, "lorg-control", layout.size))
 		return -1;
-	struct lorg_control *control = (struct lorg_control *)plan->control.at;
-	*control = (struct lorg_control){
-		.size = sizeof *control,
-		.function_count = count,
-		.setting_count = setting_count,
-		.control_size = programs_at + programs_size,
-		.functions = sizeof *control,
-		.settings = functions,
+	*(struct lorg_control *)plan->control.at = (struct lorg_control){
+		.size = sizeof(struct lorg_control),
+		.function_count = plan->initial.function_count,
+		.setting_count = layout.setting_count,
+		.control_size = layout.size,
+		.functions = sizeof(struct lorg_control),
+		.settings = layout.settings,
 		.live = 1,
 		.magic = LORG_CONTROL_MAGIC,
 	};
-	plan->live = (struct live_control){
-		.plan = plan->patch.plan,
-		.control = control,
-		.base = plan->base,
-		.programs = plan->control.at + programs_at,
-		.programs_at = (uint32_t)programs_at,
-		.programs_size = programs_size,
-	};
+	set_live(plan, &layout);
 	return 0;
+}
+
+static void keep_control(const struct requests *requests, struct family_plan *plan)
+{
+	struct kept_name name = {.role = KEPT_CONTROL, .number = plan->plan_id, .base = plan->base};
+	random_bytes(plan->control_id, sizeof plan->control_id);
+	memcpy(name.id, plan->control_id, sizeof name.id);
+	memcpy(name.owner, requests->family->id, sizeof name.owner);
+	keep_named(requests->family->context->arena_settings->keeping, &name, &plan->control);
 }
 
 static int make_control(const struct requests *requests, struct family_plan *plan)
 {
 	int result = live_planning(requests) ? make_live_control(plan) : fill_control(requests, plan);
-	if (result == 0) {
-		random_bytes(plan->control_id, sizeof plan->control_id);
-		keep_memory(requests->family->context->arena_settings->keeping, KEPT_CONTROL, plan->control_id, &plan->control);
-	}
+	if (result == 0)
+		keep_control(requests, plan);
 	return result;
 }
 
-static struct family_plan *plan_create(const struct requests *requests, const struct plan_answer *answer, uint64_t base)
+/* Without a control yet. */
+static struct family_plan *plan_begin(const struct requests *requests, const struct plan_answer *answer, uint64_t base)
 {
 	struct family_plan *plan = calloc(1, sizeof *plan);
 	if (!plan)
@@ -315,16 +348,26 @@ static struct family_plan *plan_create(const struct requests *requests, const st
 	plan->patch.stub_at = patch_stub_offsets(answer->plan);
 	plan->on = calloc(answer->plan->function_count + 1ul, 1);
 	plan->changed = calloc(answer->plan->function_count + 1ul, sizeof *plan->changed);
-	if (!plan->patch.stub_at || !plan->on || !plan->changed || answer->initial.function_count != answer->plan->function_count ||
-	    make_control(requests, plan)) {
+	if (plan->patch.stub_at && plan->on && plan->changed && answer->initial.function_count == answer->plan->function_count)
+		return plan;
+	plan_free(requests, plan);
+	return NULL;
+}
+
+static struct family_plan *plan_create(const struct requests *requests, const struct plan_answer *answer, uint64_t base)
+{
+	struct family_plan *plan = plan_begin(requests, answer, base);
+	if (plan && make_control(requests, plan)) {
 		plan_free(requests, plan);
 		return NULL;
 	}
-	plan->patch.control = (struct lorg_control *)plan->control.at;
+	if (plan)
+		plan->patch.control = (struct lorg_control *)plan->control.at;
 	return plan;
 }
 
 static uint32_t find_changed(struct family_plan *plan);
+static void know_module(struct requests *requests, const struct lorg_request *request);
 
 static struct family_plan *plan_with_id(const struct requests *requests, uint64_t plan_id)
 {
@@ -334,24 +377,74 @@ static struct family_plan *plan_with_id(const struct requests *requests, uint64_
 	return NULL;
 }
 
-static struct family_plan *plan_of_answer(struct requests *requests, const struct plan_answer *answer, uint64_t base)
+static int add_plan(struct requests *requests, struct family_plan *plan)
 {
-	struct family_plan *plan = plan_with_id(requests, answer->plan_id);
-	if (plan)
-		return plan;
 	struct family_plan **plans = realloc(requests->plans, (requests->plan_count + 1ul) * sizeof(struct family_plan *));
 	if (!plans)
-		return NULL;
+		return -1;
 	requests->plans = plans;
-	plan = plan_create(requests, answer, base);
-	if (!plan)
-		return NULL;
 	plans[requests->plan_count++] = plan;
 	if (plan->live.plan) {
 		live_planning(requests)->made(live_planning(requests)->owner, requests->family, &plan->live);
 		find_changed(plan); /* images that place it find its gates as they are */
 	}
+	return 0;
+}
+
+static struct family_plan *plan_of_answer(struct requests *requests, const struct plan_answer *answer, uint64_t base)
+{
+	struct family_plan *plan = plan_with_id(requests, answer->plan_id);
+	if (plan)
+		return plan;
+	plan = plan_create(requests, answer, base);
+	if (plan && add_plan(requests, plan)) {
+		plan_free(requests, plan);
+		return NULL;
+	}
 	return plan;
+}
+
+/* ---- after a restart --------------------------------------------------------------- */
+
+/* Programs can write in it: nothing that is used later is read from it. */
+static int is_control_of(const struct memory *memory, const struct plan_answer *answer, const struct live_layout *layout)
+{
+	const struct lorg_control head = *(const struct lorg_control *)memory->at;
+	return memory->size == layout->size && head.magic == LORG_CONTROL_MAGIC && head.function_count == answer->plan->function_count;
+}
+
+int requests_adopt(struct requests *requests, const struct plan_answer *answer, const struct kept_name *name, struct memory *control)
+{
+	const struct live_layout layout = live_layout_of(answer->plan->function_count);
+	if (!requests || !live_planning(requests) || plan_with_id(requests, answer->plan_id) || !is_control_of(control, answer, &layout))
+		return -1;
+	struct family_plan *plan = plan_begin(requests, answer, name->base);
+	if (!plan)
+		return -1;
+	plan->control = *control;
+	memcpy(plan->control_id, name->id, sizeof plan->control_id);
+	plan->patch.control = (struct lorg_control *)plan->control.at;
+	set_live(plan, &layout);
+	plan->live.adopted_ns = clock_monotonic_ns();
+	plan->switches = 1; /* each image is looked at whole */
+	if (add_plan(requests, plan)) {
+		plan->live.plan = NULL; /* `made` was not called */
+		plan->control = (struct memory){.descriptor = -1};
+		plan_free(requests, plan);
+		return -1;
+	}
+	*control = (struct memory){.descriptor = -1};
+	requests->tries = LATER_TRIES;
+	return 0;
+}
+
+void requests_learn_module(struct requests *requests, const struct plan_caller *module, uint64_t base)
+{
+	struct lorg_request told = {.base = base, .build_id_length = module->build_id_length};
+	memcpy(told.build_id, module->build_id, sizeof told.build_id);
+	memcpy(told.path, module->path, sizeof told.path);
+	if (requests)
+		know_module(requests, &told);
 }
 
 /* ---- what stands in a request ---------------------------------------------------- */
@@ -626,12 +719,56 @@ int requests_may_switch(const struct image *image)
 	return image && image->pid && !image->dead && !image->over && !image->shared && !image->left;
 }
 
+/* 1: trying it now would hold up all others, and hardly come to anything. A recording tries a few times, and at once. */
+static int has_to_rest(const struct requests *requests, const struct image *image)
+{
+	const uint64_t now_ns = clock_monotonic_ns();
+	return live_planning(requests) && (now_ns < image->hold_ns || now_ns < requests->family->context->hold_ns);
+}
+
+static void note_hold(struct requests *requests, struct image *image, uint64_t began_ns, const struct patch_outcome *outcome)
+{
+	const uint64_t now_ns = clock_monotonic_ns();
+	uint64_t step_ns = image->hold_step_ns ? image->hold_step_ns * 2 : HOLD_STEP_NS;
+	if (outcome->on || outcome->off)
+		image->hold_step_ns = 0;
+	if (outcome->on || outcome->off || !outcome->later || now_ns - began_ns < SLOW_HOLD_NS)
+		return;
+	image->hold_step_ns = step_ns < HOLD_STEP_LIMIT_NS ? step_ns : HOLD_STEP_LIMIT_NS;
+	image->hold_ns = now_ns + image->hold_step_ns;
+	requests->family->context->hold_ns = now_ns + HOLDS_REST_NS;
+}
+
+void requests_hold_at_once(struct family_context *context)
+{
+	context->hold_ns = 0;
+	for (uint32_t i = 0; i < context->family_count; i++) {
+		struct family *family = context->families[i];
+		for (uint32_t k = 0; k < family->image_room; k++)
+			if (family->images[k])
+				family->images[k]->hold_ns = 0;
+	}
+}
+
+/* functions: count places in the plan; NULL: all. Returns 1 where it is not even tried. */
+static int patch_now(struct requests *requests, struct image *image, const struct family_plan *plan, const uint32_t *functions,
+		     uint32_t count, struct patch_outcome *outcome)
+{
+	const struct patch_plan patch = patch_of(requests, image, plan);
+	const uint64_t began_ns = clock_monotonic_ns();
+	if (has_to_rest(requests, image))
+		return 1;
+	patch_image(image->pid, family_arena(requests->family)->placements, &patch, functions, count, outcome);
+	note_hold(requests, image, began_ns, outcome);
+	return 0;
+}
+
 /* Returns 1 if something has to be tried again. */
-static uint32_t switch_image(struct requests *requests, const struct image *image, const struct family_plan *plan, uint32_t count)
+static uint32_t switch_image(struct requests *requests, struct image *image, const struct family_plan *plan, uint32_t count)
 {
 	struct patch_outcome outcome;
-	const struct patch_plan patch = patch_of(requests, image, plan);
-	patch_image(image->pid, family_arena(requests->family)->placements, &patch, count ? plan->changed : NULL, count, &outcome);
+	if (patch_now(requests, image, plan, count ? plan->changed : NULL, count, &outcome))
+		return 1;
 	tell_outcome(requests, image->pid, &outcome);
 	/* What another tracer holds it lets go again: until then it is asked for again. */
 	return outcome.later + (live_planning(requests) ? outcome.refused : 0);
@@ -648,14 +785,12 @@ static uint32_t switch_images(struct requests *requests, struct family_plan *pla
 }
 
 /* True where that has to be tried again. */
-static int switch_attached(struct requests *requests, const struct image *image)
+static int switch_attached(struct requests *requests, struct image *image)
 {
 	int again = 0;
 	for (uint32_t i = 0; i < requests->plan_count; i++) {
-		const struct patch_plan patch = patch_of(requests, image, requests->plans[i]);
 		struct patch_outcome outcome;
-		patch_image(image->pid, family_arena(requests->family)->placements, &patch, NULL, 0, &outcome);
-		again |= outcome.later || outcome.refused;
+		again |= patch_now(requests, image, requests->plans[i], NULL, 0, &outcome) || outcome.later || outcome.refused;
 	}
 	return again;
 }
@@ -710,6 +845,7 @@ static void switch_again(struct requests *requests, uint64_t now_ns)
 			again += switch_images(requests, requests->plans[i], 0);
 	/* In the end now and then: bytes of sessions that are gone do not stay for ever. */
 	requests->tries = again ? requests->tries > 1 || !live_planning(requests) ? requests->tries - 1 : 1 : 0;
+	now_ns = clock_monotonic_ns(); /* what could not be held has taken its time */
 	requests->again_ns = now_ns + 2000000ull * (LATER_TRIES + 1 - requests->tries);
 	if (requests->tries == 1)
 		requests->again_ns = now_ns + SLOW_STEP_NS;
@@ -833,6 +969,7 @@ void requests_detach(struct requests *requests)
 	if (!requests || requests->detached)
 		return;
 	requests->detached = 1;
+	requests_hold_at_once(requests->family->context);
 	for (uint32_t i = 0; i < requests->plan_count; i++) {
 		struct family_plan *plan = requests->plans[i];
 		for (uint32_t k = 0; k < plan->initial.function_count; k++)

@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "collector/collect/keeping.h"
 #include "collector/plan/plan.h"
 
 /* The planner, by its functions: what records without hooks need not have it (elfutils, Capstone). */
@@ -24,6 +25,7 @@ struct planning {
 };
 
 struct family;
+struct family_context;
 struct image;
 struct process;
 struct lorg_process;
@@ -35,8 +37,17 @@ struct live_control {
 	struct lorg_control *control; /* mapped */
 	uint64_t base;	/* of the module, in this family's programs */
 	uint8_t *programs; /* room for match programs: from an offset in the control on, in bytes */
-	uint32_t programs_at, programs_size;
+	uint32_t programs_at, programs_size, setting_count;
+	uint32_t crowded; /* not 0: it has no room for all that is asked, which has been told */
+	int descriptor; /* of the control's memory */
+	uint64_t adopted_ns; /* what stands in it was written by a lorgd before this one, which it was taken over from then; 0: it was not */
 	void *state; /* whoever fills it */
+};
+
+/* What a thread that is over has counted of one function. */
+struct ended_counter {
+	uint32_t function, chunk, place;
+	uint64_t count, ticks, words;
 };
 
 /* Who says what is asked of functions, in a lorgd: sessions. */
@@ -45,14 +56,18 @@ struct live_planning {
 	/* As plan_for; NONE where nothing is asked of the module just now. base: where it lies in the image. */
 	enum plan_state (*plan_for)(void *owner, struct family *family, struct image *image, const struct plan_request *request,
 				    uint64_t base, struct plan_answer *answer);
-	/* A control was made: all gates are 0, there are no settings. */
+	/* A control was made: all gates are 0, there are no settings; or it was adopted, and they are what they were. */
 	void (*made)(void *owner, struct family *family, struct live_control *control);
 	void (*gone)(void *owner, struct live_control *control);
 	/* It is known where one more module lies in the family's programs. */
 	void (*known)(void *owner, struct family *family, struct live_control *control);
-	/* What a process that is over has counted of a function; it may be told in several pieces. */
-	void (*counted)(void *owner, struct family *family, struct process *process, const struct lorg_process *entry, uint32_t function,
-			uint64_t count, uint64_t ticks, uint64_t words);
+	/*
+	 * What a process that is over has counted of a function; it may be told in several pieces. Each is taken out of the program's
+	 * memory behind that (chunk, place: where it stands; place 0: in the entry), and then `taken` is called.
+	 */
+	void (*counted)(void *owner, struct family *family, struct process *process, const struct lorg_process *entry,
+			const struct ended_counter *counter);
+	void (*taken)(void *owner);
 };
 
 /* NULL where nothing is asked of functions in this recording, or there is no memory. */
@@ -74,6 +89,16 @@ void requests_detach(struct requests *requests);
 /* Descriptors of request `index` that has been answered, for who cannot open them: plan, control. 0, or -1: it has none. */
 int requests_descriptors(const struct requests *requests, uint32_t index, int descriptors[2]);
 
+/* ---- after a restart ------------------------------------------------------------ */
+
+/*
+ * The control that images of an adopted family have for that plan already, taken over where this succeeds: its gates and settings
+ * are what they were, and `made` is called to make them what they should be. 0, or -1: it is none for that plan.
+ */
+int requests_adopt(struct requests *requests, const struct plan_answer *answer, const struct kept_name *name, struct memory *control);
+/* An image of an adopted family has that module at `base`: it asked about it before. */
+void requests_learn_module(struct requests *requests, const struct plan_caller *module, uint64_t base);
+
 /* ---- live sessions -------------------------------------------------------------- */
 
 /* NULL: no image of the family has asked for that plan yet. */
@@ -85,6 +110,8 @@ struct live_control *requests_live_control(struct requests *requests, uint64_t p
 uint32_t requests_switch(struct requests *requests, struct live_control *control);
 /* Tries at once what could not be switched. Returns what is left. */
 uint32_t requests_switch_again(struct requests *requests, struct live_control *control);
+/* Those that could not be held in time, and rest, are tried again by the next switch: the last one that there is. */
+void requests_hold_at_once(struct family_context *context);
 /* Stubs have been placed in this image while it ran: what is asked for of its functions is switched on. Returns as above. */
 uint32_t requests_switch_image(struct requests *requests, struct image *image);
 /* True while the image is in the middle of asking, or of placing what it has asked for. */

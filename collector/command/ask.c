@@ -12,6 +12,7 @@
 #include "collector/command/command.h"
 #include "collector/command/error.h"
 #include "collector/command/follow.h"
+#include "collector/command/nearest.h"
 #include "collector/command/node.h"
 #include "collector/format/json.h"
 
@@ -71,17 +72,38 @@ static int parse_how(const char *text)
 	node_usage(text, "neither on nor off", "on sets the flags that follow, off clears them");
 }
 
+/* What may have been meant by the first word that is no flag. Returns the exit status. */
+static int flags_failed(const struct arguments *arguments, const struct lorg_failure *failure)
+{
+	static const char *const flags[] = {"send", "receive", "procs", "ports", "call", "return_to", "arity", "silent", "running", "running_procs",
+					    "running_ports", "exiting", "garbage_collection", "timestamp", "monotonic_timestamp",
+					    "strict_monotonic_timestamp", "cpu_timestamp", "set_on_spawn", "set_on_first_spawn", "set_on_link",
+					    "set_on_first_link", "all"};
+	char advice[80];
+	for (int i = 3; failure->kind == LORG_FAILURE_BADARG && i < arguments->count; i++) {
+		struct nearest nearest = {.text = arguments->list[i]};
+		for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+			nearest_try(&nearest, flags[k]);
+		if (!nearest.name || nearest.distance == 0)
+			continue;
+		snprintf(advice, sizeof advice, "did you mean %s? see lorg process --help", nearest.name);
+		lorg_error(arguments->list[1], failure->text, advice);
+		return EXIT_STATUS_FAILURE;
+	}
+	return node_failed(arguments->list[1], failure);
+}
+
 static int set_flags(struct lorg_session *session, const struct arguments *arguments,
 		     int64_t (*function)(struct lorg_session *, const char *, int, const char *, struct lorg_failure *))
 {
 	struct lorg_failure failure;
 	char *const *list = arguments->list;
 	int how = parse_how(list[2]);
-	char *whom = node_whom(list[1]), *flags = node_flags((char **)list + 3, arguments->count - 3);
-	int status = answer_number(list[1], function(session, whom, how, flags, &failure), &failure);
+	char *whom = node_whom(list[1]), *flags = node_flags(list + 3, arguments->count - 3);
+	int64_t number = function(session, whom, how, flags, &failure);
 	free(whom);
 	free(flags);
-	return status;
+	return number < 0 ? flags_failed(arguments, &failure) : node_print_number(number);
 }
 
 static int ask_process(struct lorg_session *session, const struct arguments *arguments)
@@ -229,15 +251,9 @@ static const struct argp function_argp = {
 	"  lorg function hunt 'libc.so.6:open*' --local --match \"[{'_',[],[{return_trace}]}]\"\n"
 	"  lorg function hunt '{git,cmd_main,2}' --if 'arg0 > 1'\n"
 	"  lorg function hunt 'redis-server:*' --call-count\n"
-	"  lorg info hunt 'redis-server:processCommand' call_count\n"
+	"  lorg info hunt 'redis-server:processCommand/1' call_count\n"
 	"lorg functions PROGRAM lists what can be traced, lorg matchspec tries a specification.\n",
 	NULL, NULL, NULL};
-
-static void say_refused(const char *refused)
-{
-	if (strcmp(refused, "[]") != 0)
-		lorg_error("not hooked", refused, NULL);
-}
 
 static int ask_function_with(struct lorg_session *session, const struct function_arguments *function, struct lorg_connection *connection)
 {
@@ -250,7 +266,7 @@ static int ask_function_with(struct lorg_session *session, const struct function
 	int64_t number = lorg_function(session, pattern, match, options, &failure);
 	int status = answer_number(function->arguments.list[1], number, &failure);
 	if (number >= 0)
-		say_refused(lorg_function_refused(connection));
+		node_say_refused(lorg_function_refused(connection));
 	free(string);
 	free(match);
 	free(pattern);
@@ -295,16 +311,10 @@ static int ask_system(struct lorg_session *session, const struct arguments *argu
 	return node_print("ok");
 }
 
-/* A function may be named as everywhere. */
-static char *info_target(const char *text)
-{
-	return strchr(text, ':') && text[0] != '{' && text[0] != '#' && text[0] != '<' ? node_function(text) : node_whom(text);
-}
-
 static int ask_info(struct lorg_session *session, const struct arguments *arguments)
 {
 	struct lorg_failure failure;
-	char *of = info_target(arguments->list[1]);
+	char *of = node_target(arguments->list[1]);
 	int status = answer_text(arguments->list[1], lorg_info(session, of, arguments->list[2], &failure), &failure);
 	free(of);
 	return status;
@@ -343,7 +353,7 @@ static const struct argp system_argp = {
 	NULL, NULL, NULL};
 static const struct argp info_argp = {
 	NULL, parse_arguments, "SESSION OF ITEM",
-	"Prints what a session traces: trace:info/3. OF: PID, PID.TID, a port, new, new_processes, new_ports, MODULE:FUNCTION or {M,F,A}, "
+	"Prints what a session traces: trace:info/3. OF: PID, PID.TID, a port, new, new_processes, new_ports, MODULE:FUNCTION/ARITY or {M,F,A}, "
 	"on_load, send, receive, system. ITEM: flags, tracer; of functions traced, match_spec, meta, meta_match_spec, call_count, call_time, "
 	"call_memory, all."
 	"\v  lorg info hunt 4211 flags\n"
@@ -419,21 +429,7 @@ int command_delivered(int argc, char **argv)
 
 /* ---- ps ------------------------------------------------------------------------------------------ */
 
-static const struct argp_option ps_options[] = {
-	{"format", 'f', "FORMAT", 0, "text (the default), erlang or json", 1},
-	{0},
-};
-
-static error_t parse_ps(int key, char *argument, struct argp_state *state)
-{
-	enum follow_format *format = state->input;
-	if (key != 'f')
-		return ARGP_ERR_UNKNOWN;
-	*format = follow_format(argument);
-	return 0;
-}
-
-static const struct argp ps_argp = {ps_options, parse_ps, "",
+static const struct argp ps_argp = {follow_format_option, follow_parse_format, "",
 				    "Lists the programs that are attached to lorgd, and the sessions that trace them."
 				    "\vPrograms attach that were started with LD_PRELOAD=liblorg.so or lorg run --daemon; lorg attach PID brings in others.\n",
 				    NULL, NULL, NULL};
@@ -467,15 +463,47 @@ static void print_programs_json(struct json *json, const struct term_program *pr
 	json_end_line(json);
 }
 
+enum { FILE_COLUMN_MAXIMUM = 60 };
+
+static size_t columns_of(const char *text)
+{
+	size_t columns = 0;
+	for (; *text; text++)
+		columns += ((unsigned char)*text & 0xc0) != 0x80; /* each UTF-8 character is one, as a rule */
+	return columns;
+}
+
+/* Of the names of files: as wide as the longest, within limits. */
+static size_t file_column(const struct term_program *programs, int64_t count)
+{
+	size_t width = sizeof "PROGRAM" - 1;
+	for (int64_t i = 0; i < count; i++) {
+		size_t columns = columns_of(programs[i].file);
+		if (columns > width)
+			width = columns;
+	}
+	return width < FILE_COLUMN_MAXIMUM ? width : FILE_COLUMN_MAXIMUM;
+}
+
+static void print_spaces(struct output *output, size_t used, size_t width)
+{
+	output_text(output, "  ");
+	for (; used < width; used++)
+		output_byte(output, ' ');
+}
+
 static void print_programs_text(struct output *output, const struct term_program *programs, int64_t count)
 {
-	if (count)
-		output_text(output, "    PID  PROGRAM                                   SESSIONS\n");
+	size_t width = file_column(programs, count);
+	if (count) {
+		output_text(output, "    PID  PROGRAM");
+		print_spaces(output, sizeof "PROGRAM" - 1, width);
+		output_text(output, "SESSIONS\n");
+	}
 	for (int64_t i = 0; i < count; i++) {
-		size_t from = output->length;
 		output_printf(output, "%7lld  ", (long long)programs[i].pid);
 		output_safe(output, programs[i].file, strlen(programs[i].file), 0);
-		output_pad(output, from, 51);
+		print_spaces(output, columns_of(programs[i].file), width);
 		for (int64_t s = 0; s < programs[i].session_count; s++) {
 			output_text(output, s ? ", " : "");
 			output_safe(output, programs[i].sessions[s].name, strlen(programs[i].sessions[s].name), 0);
@@ -486,6 +514,12 @@ static void print_programs_text(struct output *output, const struct term_program
 	}
 }
 
+static int by_pid(const void *left, const void *right)
+{
+	const struct term_program *a = left, *b = right;
+	return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
 static int print_programs(const char *list, enum follow_format format)
 {
 	struct term_program *programs = NULL;
@@ -493,6 +527,8 @@ static int print_programs(const char *list, enum follow_format format)
 	int64_t count = format == FOLLOW_ERLANG ? -1 : term_programs(list, &programs);
 	if (count < 0)
 		return node_print(list);
+	if (count > 1)
+		qsort(programs, (size_t)count, sizeof *programs, by_pid);
 	output_begin(&output, STDOUT_FILENO);
 	struct json *json = format == FOLLOW_JSON ? json_new(&output) : NULL;
 	if (json)
@@ -501,7 +537,7 @@ static int print_programs(const char *list, enum follow_format format)
 		print_programs_text(&output, programs, count);
 	json_free(json);
 	term_programs_free(programs, count);
-	return output_end(&output) ? EXIT_STATUS_FAILURE : 0;
+	return node_end_output(&output);
 }
 
 int command_ps(int argc, char **argv)

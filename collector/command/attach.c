@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "collector/client/place.h"
 #include "collector/command/command.h"
@@ -19,7 +20,8 @@ static const char attach_text[] =
 	"One thread of the program is stopped for some milliseconds, where it waits or does what can be interrupted, and made to "
 	"load liblorg.so; then all are held for less than one while the C library's code is changed. What they wait for "
 	"goes on: also time-outs, and signals come when they would have. It may end one epoll_wait, sigtimedwait or semop with EINTR "
-	"(signal(7): the kernel ends those at every stop), where a signal comes at that moment, or begin its time-out anew.\n\n"
+	"(signal(7): the kernel ends those at every stop), where a signal comes at that moment, or begin its time-out anew; "
+	"and a write or send of more than fits may come back with a part, as after SIGSTOP and SIGCONT.\n\n"
 	"Calls through the slots of all modules are seen, also of those that are opened later, and what the C library itself reads, "
 	"writes, and starts. Calls through pointers that the program has taken before are not.\n\n"
 	"Refused, with the reason: what another tracer holds, what may not be traced (ptrace, yama), programs under a seccomp filter of "
@@ -83,6 +85,12 @@ static void tell_entries(const char *name, const struct attach_result *result)
 	lorg_say(text);
 }
 
+/* Threads of programs wait for this one, now and then. Nothing where it may not. */
+static void hurry(void)
+{
+	setpriority(PRIO_PROCESS, 0, -20);
+}
+
 static int attach_all(int count, char **names, const char *library, const char *settings)
 {
 	int status = 0;
@@ -102,6 +110,7 @@ int command_attach(int argc, char **argv)
 {
 	char library[PATH_MAX], directory[PATH_MAX], settings[512], text[PATH_MAX + 128];
 	int first = programs_given(&attach_argp, argc, argv);
+	hurry();
 	if (library_find(library)) {
 		lorg_error("liblorg.so", "is not where lorg is", "install lorg anew, or set LORG_LIBRARY");
 		return EXIT_STATUS_FAILURE;
@@ -121,6 +130,7 @@ int command_attach(int argc, char **argv)
 int command_detach(int argc, char **argv)
 {
 	int first = programs_given(&detach_argp, argc, argv), status = 0;
+	hurry();
 	for (int i = first; i < argc; i++) {
 		struct attach_result result;
 		if (detach_program((pid_t)strtol(argv[i], NULL, 10), &result) == 0)

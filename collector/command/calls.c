@@ -11,6 +11,7 @@
 
 #include "collector/collect/clock.h"
 #include "collector/command/error.h"
+#include "collector/command/node.h"
 #include "collector/match/compile.h"
 #include "collector/plan/package.h"
 #include "collector/plan/plan.h"
@@ -92,18 +93,20 @@ static int parse_count(const char *option, const char *text, uint64_t *value)
 	return -1;
 }
 
-/* 100/s */
+/* Programs count by the second: of a longer time, its part of that, and one at least. */
 static int parse_rate(const char *text, uint64_t *value)
 {
-	char *end;
-	errno = 0;
-	unsigned long long number = strtoull(text, &end, 10);
-	if (*text >= '1' && *text <= '9' && strcmp(end, "/s") == 0 && !errno) {
-		*value = number;
-		return 0;
+	const uint64_t second = 1000000000;
+	uint64_t number, ns;
+	if (rate_parse(text, &number, &ns)) {
+		lorg_error("--rate", text, rate_advice);
+		return -1;
 	}
-	lorg_error("--rate", text, "give a number of events a second, such as 100/s");
-	return -1;
+	if (ns >= second)
+		*value = (number - 1) / (ns / second) + 1;
+	else
+		*value = number > UINT64_MAX / (second / ns) ? UINT64_MAX : number * (second / ns);
+	return 0;
 }
 
 /* 100us, 5ms, 2s, 700ns */

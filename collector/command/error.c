@@ -3,6 +3,7 @@
 #include "collector/command/error.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -68,4 +69,13 @@ void lorg_error(const char *what, const char *why, const char *what_to_do)
 void lorg_say(const char *text)
 {
 	lorg_error(text, NULL, NULL);
+}
+
+int lorg_flush_output(void)
+{
+	if (fflush(stdout) == 0)
+		return 0;
+	if (errno != EPIPE)
+		lorg_error("standard output", strerror(errno), "free some space, or write elsewhere");
+	return EXIT_STATUS_FAILURE;
 }

@@ -20,6 +20,9 @@ enum {
 /* Any part may be NULL or empty and is left out. Keeps errno. */
 void lorg_error(const char *what, const char *why, const char *what_to_do);
 
+/* What was printed is written: the exit status. Otherwise it has said why, unless the reader has gone. */
+int lorg_flush_output(void);
+
 /* A line of information on stderr: "lorg: text". Keeps errno. */
 void lorg_say(const char *text);
 

@@ -16,6 +16,7 @@
 #include "collector/command/error.h"
 #include "collector/command/node.h"
 #include "collector/format/json.h"
+#include "collector/format/pager.h"
 #include "collector/live/recording.h"
 
 enum follow_format follow_format(const char *text)
@@ -25,6 +26,20 @@ enum follow_format follow_format(const char *text)
 		if (strcmp(text, names[i]) == 0)
 			return (enum follow_format)i;
 	node_usage(text, "no such format", "use text, erlang or json");
+}
+
+const struct argp_option follow_format_option[] = {
+	{"format", 'f', "FORMAT", 0, "text (the default), erlang or json", 1},
+	{0},
+};
+
+error_t follow_parse_format(int key, char *argument, struct argp_state *state)
+{
+	enum follow_format *format = state->input;
+	if (key != 'f')
+		return ARGP_ERR_UNKNOWN;
+	*format = follow_format(argument);
+	return 0;
 }
 
 static void ending_signals(sigset_t *set)
@@ -41,7 +56,7 @@ static void ending_signals(sigset_t *set)
 static unsigned wanted_forms(const struct follow *follow)
 {
 	static const unsigned forms[] = {[FOLLOW_TEXT] = LIVE_TEXT, [FOLLOW_ERLANG] = LIVE_ERLANG, [FOLLOW_JSON] = LIVE_JSON};
-	if (follow->format == FOLLOW_TEXT && isatty(STDOUT_FILENO) && !getenv("NO_COLOR"))
+	if (follow->format == FOLLOW_TEXT && isatty(STDOUT_FILENO) && pager_wants_colour())
 		return LIVE_COLOURED_TEXT;
 	return forms[follow->format];
 }
@@ -73,18 +88,20 @@ static void print_term_json(struct output *out, const char *term)
 static void print_plain(const struct follow *follow, struct output *out, const struct lorg_message *message)
 {
 	unsigned long long count = message->count;
-	int lost = message->kind == LORG_MESSAGE_LOST;
+	int lost = message->kind == LORG_MESSAGE_LOST, perhaps = message->kind == LORG_MESSAGE_PERHAPS_LOST;
 	switch (follow->format) {
 	case FOLLOW_TEXT:
 		if (lost)
 			output_printf(out, "%llu event%s lost: nobody took them, or not fast enough\n", count, count == 1 ? " was" : "s were");
+		else if (perhaps)
+			output_printf(out, "%llu event%s lost that this session may have asked for, or not\n", count, count == 1 ? " was" : "s were");
 		else
 			output_printf(out, "%s\n", message->text);
 		break;
 	case FOLLOW_ERLANG: output_printf(out, "%s\n", message->text); break;
 	case FOLLOW_JSON:
-		if (lost)
-			output_printf(out, "{\"tag\":\"lost\",\"count\":%llu}\n", count);
+		if (lost || perhaps)
+			output_printf(out, "{\"tag\":\"%s\",\"count\":%llu}\n", lost ? "lost" : "perhaps_lost", count);
 		else
 			print_term_json(out, message->text);
 		break;
@@ -117,18 +134,22 @@ static void say_ended(const struct lorg_message *message)
 
 /* ---- the loop ------------------------------------------------------------------------ */
 
-enum going { GOES_ON, ENDS, FAILS };
+enum going { GOES_ON, ENDS, FAILS, WAITS /* for lorgd to be started again */ };
 
-/* All messages that are there. */
+enum { MESSAGES_AT_ONCE = 4096 /* then it is looked whether somebody interrupts */ };
+
+/* The messages that are there. */
 static enum going take_messages(struct follow *follow, struct output *out)
 {
 	struct lorg_message message;
 	struct lorg_failure failure;
 	const char *people = NULL;
-	int got;
-	while ((got = client_receive(follow->connection, 0, &message, &people, &failure)) > 0) {
+	int got = 1;
+	for (int i = 0; i < MESSAGES_AT_ONCE && (got = client_receive(follow->connection, 0, &message, &people, &failure)) > 0; i++) {
 		if (message.kind == LORG_MESSAGE_ENDED) {
 			output_flush(out);
+			if (follow->come_back && strcmp(message.text, ENDED_BY_RESTART) == 0)
+				return WAITS;
 			say_ended(&message);
 			return ENDS;
 		}
@@ -138,8 +159,10 @@ static enum going take_messages(struct follow *follow, struct output *out)
 			return ENDS;
 	}
 	output_flush(out);
-	if (got == 0)
+	if (got >= 0)
 		return out->failure ? ENDS : GOES_ON;
+	if (follow->come_back && failure.kind == LORG_FAILURE_NO_DAEMON)
+		return WAITS;
 	lorg_error(failure.text, NULL, NULL);
 	return FAILS;
 }
@@ -170,13 +193,71 @@ static enum going wait_for_more(struct follow *follow, int signals)
 	int some = poll(ready, 3, follow->each_second ? 1000 : -1);
 	if (some < 0)
 		return errno == EINTR ? GOES_ON : FAILS;
-	if (is_next_second(follow) && follow->each_second(follow->context))
-		return FAILS;
 	if (ready[1].revents & POLLIN)
 		follow->signal = take_signal(signals);
 	if (follow->signal || (ready[2].revents & POLLERR))
 		return ENDS;
-	return GOES_ON;
+	enum follow_answer answer = is_next_second(follow) ? follow->each_second(follow->context) : FOLLOW_ON;
+	if (answer == FOLLOW_GONE && follow->come_back)
+		return GOES_ON; /* what has come is taken first */
+	return answer == FOLLOW_ON ? GOES_ON : FAILS;
+}
+
+/* ---- lorgd is started again --------------------------------------------------------- */
+
+enum { PATIENCE_S = 300 /* as long as its keeper waits */, LOOK_MS = 100, RECORDING_LOOK_MS = 50 };
+
+static int64_t now_s(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+static enum follow_answer try_to_come_back(struct follow *follow)
+{
+	struct lorg_failure failure;
+	struct lorg_connection *connection = lorg_connect(NULL, &failure);
+	if (!connection && (failure.kind == LORG_FAILURE_NO_DAEMON || failure.kind == LORG_FAILURE_IO))
+		return FOLLOW_GONE;
+	if (!connection) {
+		lorg_error(failure.text, NULL, NULL);
+		return FOLLOW_FAILED;
+	}
+	client_forms(connection, wanted_forms(follow));
+	lorg_disconnect(follow->connection);
+	follow->connection = connection;
+	return follow->come_back(follow->context, connection);
+}
+
+/* Some time, or until somebody interrupts. */
+static enum going rest(struct follow *follow, int signals, int ms)
+{
+	struct pollfd ready[] = {{.fd = signals, .events = POLLIN}, {.fd = STDOUT_FILENO, .events = 0}};
+	poll(ready, 2, ms);
+	if (ready[0].revents & POLLIN)
+		follow->signal = take_signal(signals);
+	return follow->signal || (ready[1].revents & POLLERR) ? ENDS : GOES_ON;
+}
+
+static enum going await_lorgd(struct follow *follow, int signals)
+{
+	int64_t until = now_s() + PATIENCE_S;
+	char text[300];
+	snprintf(text, sizeof text, "%s goes on when it is started again within 5 minutes", follow->goes_on ? follow->goes_on : "");
+	if (follow->goes_on)
+		lorg_error("lorgd has gone", text, "Ctrl-C ends the waiting");
+	for (;;) {
+		enum follow_answer answer = try_to_come_back(follow);
+		if (answer != FOLLOW_GONE)
+			return answer == FOLLOW_ON ? GOES_ON : FAILS;
+		if (now_s() > until) {
+			lorg_error("lorgd", "it was not started again", "lorgd & or systemctl --user start lorgd starts it");
+			return FAILS;
+		}
+		if (rest(follow, signals, LOOK_MS) == ENDS)
+			return ENDS;
+	}
 }
 
 /* Signals that end following wait for us. A descriptor, or -1 having said why. */
@@ -193,14 +274,12 @@ static int begin_signals(sigset_t *mask)
 
 static int end_all(struct output *out, int signals, const sigset_t *mask, enum going going)
 {
-	int error = output_end(out);
+	int status = node_end_output(out);
+	if (out->failure == EPIPE)
+		status = 0; /* the reader has seen enough */
 	close(signals);
 	sigprocmask(SIG_SETMASK, mask, NULL);
-	if (error && error != EPIPE) {
-		lorg_error("standard output", strerror(error), "free some space, or write elsewhere");
-		return EXIT_STATUS_FAILURE;
-	}
-	return going == FAILS ? EXIT_STATUS_FAILURE : 0;
+	return going == FAILS ? EXIT_STATUS_FAILURE : status;
 }
 
 int follow_run(struct follow *follow)
@@ -212,8 +291,18 @@ int follow_run(struct follow *follow)
 	if (signals < 0)
 		return EXIT_STATUS_FAILURE;
 	output_begin(&out, STDOUT_FILENO);
-	while (going == GOES_ON && (going = take_messages(follow, &out)) == GOES_ON)
-		going = wait_for_more(follow, signals);
+	while (going == GOES_ON) {
+		going = take_messages(follow, &out);
+		if (going == GOES_ON)
+			going = wait_for_more(follow, signals);
+		else if (going == WAITS)
+			going = await_lorgd(follow, signals);
+	}
+	if (follow->signal && !out.failure) {
+		/* Also of what was lost last. */
+		client_hurry(follow->connection);
+		take_messages(follow, &out);
+	}
 	return end_all(&out, signals, &mask, going);
 }
 
@@ -244,48 +333,66 @@ static enum going look_at_directory(struct follow *follow, struct recording *rec
 		lorg_error("the trace directory", strerror(errno), "is it still there, and is there memory?");
 		return FAILS;
 	}
-	return shown || out->failure || !more ? ENDS : GOES_ON;
+	if (shown || out->failure)
+		return ENDS;
+	/* What has ended thus goes on in the next one. */
+	return more || strcmp(recording_why(recording), ENDED_BY_RESTART) == 0 ? GOES_ON : ENDS;
 }
 
-/* Some time, or until somebody interrupts. */
-static enum going wait_for_writer(struct follow *follow, int signals)
+/* Its lorgd has let go of it, and none was started again. *since: when it was seen to rest, seconds; 0: it does not. */
+static int was_left(const struct recording *recording, int64_t *since)
 {
-	enum { LOOKS_EVERY_MS = 50 };
-	struct pollfd ready[] = {{.fd = signals, .events = POLLIN}, {.fd = STDOUT_FILENO, .events = 0}};
-	poll(ready, 2, LOOKS_EVERY_MS);
-	if (ready[0].revents & POLLIN)
-		follow->signal = take_signal(signals);
-	return follow->signal || (ready[1].revents & POLLERR) ? ENDS : GOES_ON;
+	if (strcmp(recording_why(recording), ENDED_BY_RESTART) != 0)
+		return 0;
+	if (!*since)
+		*since = now_s();
+	if (now_s() - *since <= PATIENCE_S)
+		return 0;
+	lorg_error("lorgd", "it was not started again", "lorgd & or systemctl --user start lorgd starts it");
+	return 1;
 }
 
-static enum going follow_recording(struct follow *follow, struct recording *recording, struct output *out, int signals)
+/* Until it ends, or its writer was started again and goes on in another one at its place: WAITS. */
+static enum going follow_recording(struct follow *follow, const char *directory, int is_next, struct output *out, int signals)
 {
+	char why[512];
+	int goes_on_elsewhere = 0;
+	int64_t rests_since = 0;
+	struct recording *recording = recording_open(directory, why, sizeof why);
+	if (!recording) {
+		lorg_error(directory, why, NULL);
+		return FAILS;
+	}
 	struct live *live = live_new(wanted_forms(follow));
-	enum going going = live && recording_read(recording, live, 0) >= 0 ? GOES_ON : FAILS;
+	/* Of the first, only what comes from now on. */
+	enum going going = live && (is_next || recording_read(recording, live, 0) >= 0) ? GOES_ON : FAILS;
 	if (going == FAILS)
 		lorg_error("the trace directory", strerror(errno), "is it still there, and is there memory?");
-	while (going == GOES_ON && (going = look_at_directory(follow, recording, live, out)) == GOES_ON)
-		going = wait_for_writer(follow, signals);
+	while (going == GOES_ON && (going = look_at_directory(follow, recording, live, out)) == GOES_ON) {
+		/* Looked at before: what was written up to then is read. */
+		if (goes_on_elsewhere)
+			going = WAITS;
+		else if ((goes_on_elsewhere = recording_goes_on_elsewhere(recording, directory)) == 0)
+			going = was_left(recording, &rests_since) ? FAILS : rest(follow, signals, RECORDING_LOOK_MS);
+	}
 	live_free(live);
+	recording_close(recording);
 	return going;
 }
 
 int follow_directory(struct follow *follow, const char *directory)
 {
-	char why[512];
 	struct output out;
 	sigset_t mask;
-	struct recording *recording = recording_open(directory, why, sizeof why);
-	if (!recording) {
-		lorg_error(directory, why, NULL);
-		return EXIT_STATUS_FAILURE;
-	}
 	signal(SIGPIPE, SIG_IGN);
-	int signals = begin_signals(&mask), status = EXIT_STATUS_FAILURE;
-	if (signals >= 0) {
-		output_begin(&out, STDOUT_FILENO);
-		status = end_all(&out, signals, &mask, follow_recording(follow, recording, &out, signals));
+	int signals = begin_signals(&mask), is_next = 0;
+	enum going going;
+	if (signals < 0)
+		return EXIT_STATUS_FAILURE;
+	output_begin(&out, STDOUT_FILENO);
+	while ((going = follow_recording(follow, directory, is_next, &out, signals)) == WAITS) {
+		lorg_error(directory, "lorgd was started again and goes on in a new directory of this name", NULL);
+		is_next = 1;
 	}
-	recording_close(recording);
-	return status;
+	return end_all(&out, signals, &mask, going);
 }

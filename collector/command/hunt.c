@@ -4,24 +4,33 @@
  * goes with this command's connection, so however the command ends nothing is
  * left in the programs.
  */
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "collector/base/list.h"
 #include "collector/client/terms.h"
 #include "collector/command/command.h"
 #include "collector/command/error.h"
 #include "collector/command/follow.h"
 #include "collector/command/node.h"
 
-enum { PATTERNS_MAXIMUM = 64, PROGRAMS_MAXIMUM = 64 };
+enum {
+	PATTERNS_MAXIMUM = 64,
+	PROGRAMS_MAXIMUM = 64,
+	LOOKED_FOR_S = 20, /* after lorgd was started again, until functions have to be there: it finds out what modules hold */
+};
 
 struct hunt {
 	const char *patterns[PATTERNS_MAXIMUM], *programs[PROGRAMS_MAXIMUM];
 	int pattern_count, program_count;
 	const char *match, *condition;
-	uint64_t maximum, rate;
+	uint64_t maximum;
+	struct lorg_limits limits;
 	int global, no_returns, arity, return_to, wait, quiet;
 	enum follow_format format;
 	int stamps;
@@ -33,7 +42,7 @@ static const struct argp_option hunt_options[] = {
 	{"pid", 'p', "PID[.TID]", 0, "Only in this program, or thread; may be repeated (all)", 1},
 	{"max", KEY_MAX, "N", 0, "End after N messages", 1},
 	{"wait", KEY_WAIT, NULL, 0, "Also if no function matches yet: programs that attach later are asked, too", 1},
-	{"rate", KEY_RATE, "N/s", 0, "More than N a second are dropped and counted", 1},
+	{"rate", KEY_RATE, "N[/UNIT]", 0, "More than N a second (UNIT: us, ms, s, min, h) are dropped and counted: 50/s", 1},
 	{"match", KEY_MATCH, "SPEC", 0, "Only what a match specification lets pass, as it says", 2},
 	{"if", KEY_IF, "CONDITION", 0, "Only calls of which it holds: arg0 =:= \"x\" andalso request->length > 4096", 2},
 	{"global", KEY_GLOBAL, NULL, 0, "Only calls from other modules, by name", 2},
@@ -68,7 +77,7 @@ static error_t parse_hunt(int key, char *argument, struct argp_state *state)
 	case 'f': hunt->format = follow_format(argument); return 0;
 	case 'q': hunt->quiet = 1; return 0;
 	case KEY_MAX: hunt->maximum = node_count("--max", argument); return 0;
-	case KEY_RATE: hunt->rate = node_rate("--rate", argument); return 0;
+	case KEY_RATE: node_rate("--rate", argument, &hunt->limits); return 0;
 	case KEY_MATCH: hunt->match = argument; return 0;
 	case KEY_IF: hunt->condition = argument; return 0;
 	case KEY_GLOBAL: hunt->global = 1; return 0;
@@ -84,38 +93,83 @@ static error_t parse_hunt(int key, char *argument, struct argp_state *state)
 
 static const struct argp hunt_argp = {hunt_options, parse_hunt, "PATTERN...", hunt_help, NULL, NULL, NULL};
 
-/* ---- asking ------------------------------------------------------------------------- */
-
-static int limit(struct lorg_session *session, const struct hunt *hunt)
+static int64_t now_s(void)
 {
-	struct lorg_failure failure;
-	const struct lorg_limits limits = {.rate = hunt->rate};
-	if (!hunt->rate || lorg_session_limit(session, &limits, &failure) == 0)
-		return 0;
-	return node_failed("--rate", &failure);
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
 }
 
-static int choose_processes(struct lorg_session *session, const struct hunt *hunt)
+/* ---- asking ------------------------------------------------------------------------- */
+
+/* What goes on while the calls are printed. */
+struct asking {
+	struct lorg_connection *connection;
+	struct lorg_session *session; /* NULL: there is none */
+	const struct hunt *hunt;
+	char *match;
+	char **files; /* of programs that were asked */
+	size_t file_count, file_room;
+	int quiet; /* what cannot be traced has been said */
+	int again; /* lorgd was started again: what was there before is waited for */
+	int64_t matched, looked_for_until; /* seconds, CLOCK_MONOTONIC: so long after that for functions */
+};
+
+/* That lorgd has gone is said by who follows. */
+static enum follow_answer failed(const char *what, const struct lorg_failure *failure)
+{
+	if (failure->kind == LORG_FAILURE_NO_DAEMON)
+		return FOLLOW_GONE;
+	node_failed(what, failure);
+	return FOLLOW_FAILED;
+}
+
+static enum follow_answer limit(struct lorg_session *session, const struct hunt *hunt)
+{
+	struct lorg_failure failure;
+	if (!hunt->limits.rate || lorg_session_limit(session, &hunt->limits, &failure) == 0)
+		return FOLLOW_ON;
+	return failed("--rate", &failure);
+}
+
+/* After lorgd was started again its programs come back one after the other; unless they have ended meanwhile. */
+static enum follow_answer not_attached(const struct asking *asking, const char *program)
+{
+	pid_t pid = (pid_t)strtol(program, NULL, 10);
+	int there = pid > 0 && (kill(pid, 0) == 0 || errno != ESRCH);
+	if (asking->again && there)
+		return FOLLOW_GONE;
+	if (there)
+		lorg_error(program, "it is not attached to lorgd", "lorg ps lists what is; lorg attach PID brings it in");
+	else
+		lorg_error(program, "there is no such program", "lorg ps lists those that are attached to lorgd");
+	return FOLLOW_FAILED;
+}
+
+static enum follow_answer choose_program(const struct asking *asking, const char *program, const char *flags)
+{
+	struct lorg_failure failure;
+	char *whom = node_whom(program);
+	int64_t matched = lorg_process(asking->session, whom, 1, flags, &failure);
+	free(whom);
+	if (matched < 0)
+		return failed(program, &failure);
+	return matched == 0 && asking->hunt->program_count ? not_attached(asking, program) : FOLLOW_ON;
+}
+
+static enum follow_answer choose_processes(const struct asking *asking)
 {
 	static const char *const all[] = {"all"};
+	const struct hunt *hunt = asking->hunt;
 	const char *const *programs = hunt->program_count ? hunt->programs : all;
-	int count = hunt->program_count ? hunt->program_count : 1, status = 0;
-	struct lorg_failure failure;
+	int count = hunt->program_count ? hunt->program_count : 1;
+	enum follow_answer answer = FOLLOW_ON;
 	char *flags = node_printf("[call%s%s%s]", hunt->arity ? ",arity" : "", hunt->return_to ? ",return_to" : "",
 				  hunt->stamps ? ",strict_monotonic_timestamp" : "");
-	for (int i = 0; i < count && !status; i++) {
-		char *whom = node_whom(programs[i]);
-		int64_t matched = lorg_process(session, whom, 1, flags, &failure);
-		if (matched < 0)
-			status = node_failed(programs[i], &failure);
-		else if (matched == 0 && hunt->program_count) {
-			lorg_error(programs[i], "it is not attached to lorgd", "lorg ps lists what is; lorg attach PID brings it in");
-			status = EXIT_STATUS_FAILURE;
-		}
-		free(whom);
-	}
+	for (int i = 0; i < count && answer == FOLLOW_ON; i++)
+		answer = choose_program(asking, programs[i], flags);
 	free(flags);
-	return status;
+	return answer;
 }
 
 static char *match_of(const struct hunt *hunt)
@@ -128,18 +182,6 @@ static char *match_of(const struct hunt *hunt)
 	free(string);
 	return match;
 }
-
-/* What goes on while the calls are printed. */
-struct asking {
-	struct lorg_connection *connection;
-	struct lorg_session *session;
-	const struct hunt *hunt;
-	char *match;
-	char **files; /* of programs that were asked */
-	size_t file_count;
-	int quiet; /* what cannot be traced has been said */
-	int64_t matched;
-};
 
 static void say_global(const struct term_refusal *refusal)
 {
@@ -155,10 +197,10 @@ static int64_t choose_by_name(struct asking *asking, const char *refused)
 	int64_t count = term_refusals(refused, &refusals), matched = 0;
 	for (int64_t i = 0; i < count; i++) {
 		struct lorg_failure failure;
-		int64_t number = lorg_function(asking->session, refusals[i].function, asking->match, "[global]", &failure);
+		int64_t number = refusals[i].is_one ? lorg_function(asking->session, refusals[i].function, asking->match, "[global]", &failure) : 0;
 		if (number > 0 && !asking->quiet)
 			say_global(&refusals[i]);
-		else if (!asking->quiet)
+		else if (refusals[i].is_one && !asking->quiet)
 			lorg_error(refusals[i].function, refusals[i].why, NULL);
 		matched += number > 0 ? number : 0;
 	}
@@ -169,38 +211,34 @@ static int64_t choose_by_name(struct asking *asking, const char *refused)
 	return matched;
 }
 
-/* Returns the number of functions, or -1 having said why. */
-static int64_t choose_pattern(struct asking *asking, const char *text)
+/* Adds the number of functions to asking->matched. */
+static enum follow_answer choose_pattern(struct asking *asking, const char *text)
 {
 	const struct hunt *hunt = asking->hunt;
 	struct lorg_failure failure;
 	char *pattern = node_pattern(text);
-	int64_t number = lorg_function(asking->session, pattern, asking->match, hunt->global ? "[global]" : "[local]", &failure);
+	int64_t number = lorg_function(asking->session, pattern, asking->match, hunt->global ? "[global,on_load]" : "[local,on_load]", &failure);
 	free(pattern);
-	if (number < 0) {
-		node_failed(text, &failure);
-		return -1;
-	}
+	if (number < 0)
+		return failed(text, &failure);
 	char *refused = node_printf("%s", lorg_function_refused(asking->connection));
 	if (!hunt->global)
 		number += choose_by_name(asking, refused);
-	else if (strcmp(refused, "[]") != 0 && !asking->quiet)
-		lorg_error("not hooked", refused, NULL);
+	else if (!asking->quiet)
+		node_say_refused(refused);
 	free(refused);
-	return number;
+	asking->matched += number;
+	return FOLLOW_ON;
 }
 
-static int choose_functions(struct asking *asking)
+static enum follow_answer choose_functions(struct asking *asking)
 {
 	const struct hunt *hunt = asking->hunt;
+	enum follow_answer answer = FOLLOW_ON;
 	asking->matched = 0;
-	for (int i = 0; i < hunt->pattern_count; i++) {
-		int64_t number = choose_pattern(asking, hunt->patterns[i]);
-		if (number < 0)
-			return EXIT_STATUS_FAILURE;
-		asking->matched += number;
-	}
-	return 0;
+	for (int i = 0; i < hunt->pattern_count && answer == FOLLOW_ON; i++)
+		answer = choose_pattern(asking, hunt->patterns[i]);
+	return answer;
 }
 
 /* 1: no program of that file has been asked. */
@@ -209,10 +247,10 @@ static int is_new_file(struct asking *asking, const char *file)
 	for (size_t i = 0; i < asking->file_count; i++)
 		if (strcmp(asking->files[i], file) == 0)
 			return 0;
-	char **grown = reallocarray(asking->files, asking->file_count + 1, sizeof *grown), *copy = strdup(file);
-	if (grown)
-		asking->files = grown;
-	if (!grown || !copy) {
+	char **list = list_with_room(asking->files, asking->file_count, &asking->file_room, sizeof *list, 16), *copy = strdup(file);
+	if (list)
+		asking->files = list;
+	if (!list || !copy) {
 		free(copy);
 		return 0;
 	}
@@ -235,62 +273,102 @@ static int new_files(struct asking *asking)
 	return some;
 }
 
-/* The question stands: it is asked of programs that have come, too. */
-static int ask_newcomers(void *context)
+static enum follow_answer nothing_matches(const struct asking *asking)
 {
-	struct asking *asking = context;
-	return new_files(asking) ? choose_functions(asking) : 0;
+	lorg_error(asking->hunt->patterns[0],
+		   asking->again ? "no function matches of the programs that lorgd has, now that it was started again"
+				 : "no function of the attached programs matches",
+		   asking->again ? "start the program again, then lorg calls"
+				 : "lorg functions PROGRAM lists them, lorg ps the programs; --wait waits for it");
+	return FOLLOW_FAILED;
 }
 
-static void say_begun(const struct hunt *hunt, int64_t matched)
+/* The question stands, with on_load; asked anew of programs that have come, it also finds those that can be traced by name alone. */
+static enum follow_answer ask_newcomers(void *context)
+{
+	struct asking *asking = context;
+	int looks_for = asking->again && !asking->matched && !asking->hunt->wait;
+	if (looks_for && now_s() > asking->looked_for_until)
+		return nothing_matches(asking);
+	return new_files(asking) || looks_for ? choose_functions(asking) : FOLLOW_ON;
+}
+
+static void say_begun(const struct asking *asking)
 {
 	char text[100];
-	if (hunt->quiet || !isatty(STDERR_FILENO))
+	if (asking->hunt->quiet || !isatty(STDERR_FILENO))
 		return;
-	snprintf(text, sizeof text, "%lld function%s traced; Ctrl-C ends it", (long long)matched, matched == 1 ? "" : "s");
+	snprintf(text, sizeof text, "%lld function%s traced; Ctrl-C ends it", (long long)asking->matched, asking->matched == 1 ? "" : "s");
 	lorg_say(text);
 }
 
-static int begin(struct asking *asking)
-{
-	const struct hunt *hunt = asking->hunt;
-	if (limit(asking->session, hunt) || choose_processes(asking->session, hunt))
-		return EXIT_STATUS_FAILURE;
-	new_files(asking);
-	if (choose_functions(asking))
-		return EXIT_STATUS_FAILURE;
-	asking->quiet = 1;
-	if (asking->matched || hunt->wait) {
-		say_begun(hunt, asking->matched);
-		return 0;
-	}
-	lorg_error(hunt->patterns[0], "no function of the attached programs matches",
-		   "lorg functions PROGRAM lists them, lorg ps the programs; --wait waits for it");
-	return EXIT_STATUS_FAILURE;
-}
-
-static int go_hunting(struct lorg_connection *connection, const struct hunt *hunt)
+static enum follow_answer make_session(struct asking *asking)
 {
 	struct lorg_failure failure;
-	struct asking asking = {.connection = connection, .hunt = hunt, .quiet = hunt->quiet};
-	struct follow follow = {
-		.connection = connection, .format = hunt->format, .maximum = hunt->maximum, .each_second = ask_newcomers, .context = &asking};
 	char name[40];
 	snprintf(name, sizeof name, "calls-%ld", (long)getpid());
-	follow_begin(&follow);
-	asking.session = lorg_session_create(connection, name, "client", "[]", &failure);
-	if (!asking.session)
-		return node_failed("calls", &failure);
-	asking.match = match_of(hunt);
-	int status = begin(&asking);
-	if (!status)
-		status = follow_run(&follow);
-	lorg_session_destroy(asking.session, NULL); /* waited for: the programs are as they were when this command has ended */
+	asking->session = lorg_session_create(asking->connection, name, "client", "[]", &failure);
+	return asking->session ? FOLLOW_ON : failed("calls", &failure);
+}
+
+static enum follow_answer begin(struct asking *asking)
+{
+	enum follow_answer answer = make_session(asking);
+	if (answer == FOLLOW_ON)
+		answer = limit(asking->session, asking->hunt);
+	if (answer == FOLLOW_ON)
+		answer = choose_processes(asking);
+	if (answer != FOLLOW_ON)
+		return answer;
+	new_files(asking);
+	answer = choose_functions(asking);
+	asking->quiet = 1;
+	if (answer == FOLLOW_ON && !asking->matched && !asking->hunt->wait && !asking->again)
+		return nothing_matches(asking);
+	if (answer == FOLLOW_ON)
+		say_begun(asking);
+	return answer;
+}
+
+static void forget_files(struct asking *asking)
+{
+	for (size_t i = 0; i < asking->file_count; i++)
+		free(asking->files[i]);
+	free(asking->files);
+	asking->files = NULL;
+	asking->file_count = asking->file_room = 0;
+}
+
+/* lorgd was started again: the session went with the one before. */
+static enum follow_answer ask_again(void *context, struct lorg_connection *connection)
+{
+	struct asking *asking = context;
+	lorg_session_free(asking->session);
+	asking->session = NULL;
+	asking->connection = connection;
+	asking->again = 1;
+	asking->looked_for_until = now_s() + LOOKED_FOR_S;
+	forget_files(asking);
+	return begin(asking);
+}
+
+static int go_hunting(struct follow *follow, const struct hunt *hunt)
+{
+	struct asking asking = {.connection = follow->connection, .hunt = hunt, .quiet = hunt->quiet, .match = match_of(hunt)};
+	follow->each_second = ask_newcomers;
+	follow->come_back = ask_again;
+	follow->context = &asking;
+	follow->goes_on = hunt->quiet ? NULL : "the question, in a new session,";
+	follow_begin(follow);
+	enum follow_answer answer = begin(&asking);
+	if (answer == FOLLOW_GONE)
+		lorg_error("calls", "lorgd has gone", "start it again with `lorgd &`");
+	int status = answer == FOLLOW_ON ? follow_run(follow) : EXIT_STATUS_FAILURE;
+	if (asking.session)
+		lorg_session_destroy(asking.session, NULL); /* waited for: the programs are as they were when this command has ended */
 	lorg_session_free(asking.session);
 	free(asking.match);
-	for (size_t i = 0; i < asking.file_count; i++)
-		free(asking.files[i]);
-	free(asking.files);
+	forget_files(&asking);
 	return status;
 }
 
@@ -304,8 +382,8 @@ int command_calls(int argc, char **argv)
 		node_usage("--if", "there is --match already", "give one of them");
 	for (int i = 0; i < hunt.pattern_count; i++)
 		free(node_pattern(hunt.patterns[i])); /* what is wrong with one is said first */
-	struct lorg_connection *connection = node_connect();
-	int status = connection ? go_hunting(connection, &hunt) : EXIT_STATUS_FAILURE;
-	lorg_disconnect(connection);
+	struct follow follow = {.connection = node_connect(), .format = hunt.format, .maximum = hunt.maximum};
+	int status = follow.connection ? go_hunting(&follow, &hunt) : EXIT_STATUS_FAILURE;
+	lorg_disconnect(follow.connection);
 	return status;
 }

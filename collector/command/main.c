@@ -3,6 +3,7 @@
  * main.c: lorg COMMAND ..., all but run: the program lorg-commands, which the program lorg becomes (entry.c). It has the
  * libraries that looking at recordings needs; what runs beside a program has none of them.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "collector/command/calls.h"
 #include "collector/command/command.h"
 #include "collector/command/error.h"
+#include "collector/command/nearest.h"
 
 /* lorg itself does that, unless calls of functions are asked for. */
 static int run_with_calls(int argc, char **argv)
@@ -74,16 +76,31 @@ static int unknown_command(const char *name)
 		lorg_error(name, "is a program, not a command of lorg", "to record it: lorg run -- PROGRAM");
 		return EXIT_STATUS_USAGE;
 	}
-	for (int i = 0; i < COMMAND_COUNT; i++) {
-		char advice[64];
-		if (name[0] != commands[i].name[0] || name[0] == '-')
-			continue;
-		snprintf(advice, sizeof advice, "did you mean lorg %s? see lorg --help", commands[i].name);
+	struct nearest nearest = {.text = name};
+	char advice[64];
+	for (int i = 0; i < COMMAND_COUNT && commands[i].summary && name[0] != '-'; i++)
+		nearest_try(&nearest, commands[i].name);
+	if (nearest.name) {
+		snprintf(advice, sizeof advice, "did you mean lorg %s? see lorg --help", nearest.name);
 		lorg_error(name, "no such command", advice);
 		return EXIT_STATUS_USAGE;
 	}
 	lorg_error(name, name[0] == '-' ? "no such option" : "no such command", "see lorg --help");
 	return EXIT_STATUS_USAGE;
+}
+
+/*
+ * What is closed is opened, so that no connection comes in its place and is written to: for reading alone, so that what is
+ * written there fails as it should. What runs a program hands them on as they are.
+ */
+static void open_standard_descriptors(void)
+{
+	int descriptor;
+	do
+		descriptor = open("/dev/null", O_RDONLY);
+	while (descriptor >= 0 && descriptor <= STDERR_FILENO);
+	if (descriptor > STDERR_FILENO)
+		close(descriptor);
 }
 
 int main(int argc, char **argv)
@@ -95,15 +112,17 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
 		print_help(stdout);
-		return fflush(stdout) ? EXIT_STATUS_FAILURE : 0;
+		return lorg_flush_output();
 	}
 	if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
 		printf("%s\n", argp_program_version);
-		return fflush(stdout) ? EXIT_STATUS_FAILURE : 0;
+		return lorg_flush_output();
 	}
 	const struct command *command = find_command(argv[1]);
 	if (!command)
 		return unknown_command(argv[1]);
+	if (command->run != run_with_calls)
+		open_standard_descriptors();
 	snprintf(name, sizeof name, "lorg %s", command->name);
 	argv[1] = name;
 	return command->run(argc - 1, argv + 1);

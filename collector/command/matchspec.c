@@ -120,7 +120,8 @@ static int test_one(const struct options *options)
 		say_errors(tested == MATCH_TEST_BAD_TERM ? "term" : options->condition ? "condition" : "match specification", &errors);
 	free(result.value);
 	match_errors_close(&errors);
-	return tested != MATCH_TESTED || fflush(stdout) ? EXIT_STATUS_FAILURE : 0;
+	int status = lorg_flush_output();
+	return tested != MATCH_TESTED ? EXIT_STATUS_FAILURE : status;
 }
 
 /* ---- many tests -------------------------------------------------------------------- */
@@ -188,7 +189,8 @@ static int test_lines(const char *file, FILE *in)
 		lorg_error(file, strerror(errno), "name a file of tests");
 		return EXIT_STATUS_FAILURE;
 	}
-	return fflush(stdout) ? EXIT_STATUS_FAILURE : status;
+	int flushed = lorg_flush_output();
+	return status ? status : flushed;
 }
 
 static int test_batch(const char *file)

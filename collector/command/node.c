@@ -11,6 +11,7 @@
 #include "collector/client/terms.h"
 #include "collector/command/calls.h"
 #include "collector/command/error.h"
+#include "collector/format/output.h"
 #include "collector/plan/pattern.h"
 #include "collector/term/printer.h"
 
@@ -38,14 +39,40 @@ int node_failed(const char *what, const struct lorg_failure *failure)
 	return EXIT_STATUS_FAILURE;
 }
 
+enum { REFUSALS_SAID = 10 };
+
+void node_say_refused(const char *refused)
+{
+	struct term_refusal *refusals;
+	char more[64];
+	int64_t count = term_refusals(refused, &refusals);
+	if (count <= 0) {
+		if (strcmp(refused, "[]") != 0)
+			lorg_error("not hooked", refused, NULL);
+		if (count == 0)
+			free(refusals);
+		return;
+	}
+	for (int64_t i = 0; i < count && i < REFUSALS_SAID; i++)
+		lorg_error(refusals[i].function, "not hooked", refusals[i].why);
+	snprintf(more, sizeof more, "%lld more functions", (long long)(count - REFUSALS_SAID));
+	if (count > REFUSALS_SAID)
+		lorg_error(more, "not hooked", "ask for fewer to see why");
+	term_refusals_free(refusals, count);
+}
+
+int node_end_output(struct output *output)
+{
+	int error = output_end(output);
+	if (error && error != EPIPE)
+		lorg_error("standard output", strerror(error), "free some space, or write elsewhere");
+	return error ? EXIT_STATUS_FAILURE : 0;
+}
+
 int node_print(const char *text)
 {
 	printf("%s\n", text);
-	if (fflush(stdout) == 0)
-		return 0;
-	if (errno != EPIPE)
-		lorg_error("standard output", strerror(errno), "free some space, or write elsewhere");
-	return EXIT_STATUS_FAILURE;
+	return lorg_flush_output();
 }
 
 int node_print_number(int64_t number)
@@ -90,28 +117,41 @@ char *node_whom(const char *text)
 		return node_printf("<%s>", text);
 	if (more && !text[digits + 1 + more])
 		return node_printf("<%s.0>", text);
+	if (strcmp(text, "receive") == 0) /* a reserved word */
+		return node_printf("'receive'");
 	return or_end(strdup(text));
 }
 
-char *node_flags(char **words, int count)
+char *node_target(const char *text)
 {
-	char *list, *rest, *word;
+	return strchr(text, ':') && text[0] != '{' && text[0] != '#' && text[0] != '<' ? node_function(text) : node_whom(text);
+}
+
+/* One word, or several in one, separated by commas. */
+static void add_flags(FILE *out, const char *words, int *count)
+{
+	char *copy = or_end(strdup(words)), *rest;
+	for (char *word = strtok_r(copy, ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
+		char *atom = word[0] == '{' || word[0] == '\'' ? or_end(strdup(word)) : or_end(lorg_atom_quoted(word, strlen(word)));
+		fprintf(out, "%s%s", (*count)++ ? "," : "", atom);
+		free(atom);
+	}
+	free(copy);
+}
+
+char *node_flags(char *const *words, int count)
+{
+	char *list;
 	size_t length = 0;
-	int first = 1;
+	int flags = 0;
 	if (count == 1 && words[0][0] == '[')
 		return or_end(strdup(words[0]));
 	FILE *out = open_memstream(&list, &length);
 	if (!out)
 		return or_end(NULL);
 	fputc('[', out);
-	for (int i = 0; i < count; i++) {
-		for (word = strtok_r(words[i], ", ", &rest); word; word = strtok_r(NULL, ", ", &rest)) {
-			char *atom = word[0] == '{' || word[0] == '\'' ? or_end(strdup(word)) : or_end(lorg_atom_quoted(word, strlen(word)));
-			fprintf(out, "%s%s", first ? "" : ",", atom);
-			free(atom);
-			first = 0;
-		}
-	}
+	for (int i = 0; i < count; i++)
+		add_flags(out, words[i], &flags);
 	fputc(']', out);
 	return or_end(fclose(out) == 0 ? list : NULL);
 }
@@ -148,15 +188,16 @@ char *node_function(const char *text)
 {
 	struct pattern pattern;
 	struct pattern_error error;
-	char arity[16] = "'_'";
+	char arity[16];
 	if (pattern_parse(text, &pattern, &error)) {
 		pattern_complain("function", text, &error);
 		exit(EXIT_STATUS_USAGE);
 	}
 	if (!glob_is_literal(pattern.module) || !glob_is_literal(pattern.function) || pattern.where)
 		node_usage(text, "it names more than one function", "name one: MODULE:FUNCTION/ARITY");
-	if (pattern.arity != PATTERN_ANY_ARITY)
-		snprintf(arity, sizeof arity, "%d", pattern.arity);
+	if (pattern.arity == PATTERN_ANY_ARITY)
+		node_usage(text, "its number of arguments is needed", "MODULE:FUNCTION/ARITY, as messages tell it");
+	snprintf(arity, sizeof arity, "%d", pattern.arity);
 	char *module = or_end(lorg_atom_quoted(pattern.module, strlen(pattern.module)));
 	char *function = or_end(lorg_atom_quoted(pattern.function, strlen(pattern.function)));
 	char *term = node_printf("{%s,%s,%s}", module, function, arity);
@@ -188,14 +229,33 @@ uint64_t node_count(const char *option, const char *text)
 	return number;
 }
 
-uint64_t node_rate(const char *option, const char *text)
+const char rate_advice[] = "give a number a second, or of another time: 50, 50/s, 5/ms, 3000/min, 1000/h";
+
+int rate_parse(const char *text, uint64_t *number, uint64_t *ns)
 {
-	static const char advice[] = "give a number a second: 50 or 50/s";
+	static const struct {
+		const char *name;
+		uint64_t ns;
+	} units[] = {{"/us", 1000}, {"/ms", 1000000}, {"/s", 1000000000}, {"/sec", 1000000000}, {"/min", 60000000000}, {"/h", 3600000000000}};
 	char *end;
-	uint64_t number = number_before(option, text, &end, advice);
-	if (*end && strcmp(end, "/s") != 0)
-		node_usage(option, text, advice);
-	return number;
+	errno = 0;
+	*number = strtoull(text, &end, 10);
+	*ns = 1000000000;
+	if (*text < '1' || *text > '9' || errno)
+		return -1;
+	for (size_t i = 0; *end && i < sizeof units / sizeof *units; i++) {
+		if (strcmp(end, units[i].name) != 0)
+			continue;
+		*ns = units[i].ns;
+		return 0;
+	}
+	return *end ? -1 : 0;
+}
+
+void node_rate(const char *option, const char *text, struct lorg_limits *limits)
+{
+	if (rate_parse(text, &limits->rate, &limits->rate_ns))
+		node_usage(option, text, rate_advice);
 }
 
 uint64_t node_bytes(const char *option, const char *text)

@@ -83,7 +83,7 @@ static const struct argp_option run_options[] = {
 	{"longer-than", KEY_LONGER_THAN, "TIME", 0, "Only calls that take as long: 100us, 5ms, 2s", 8},
 	{"called-from", KEY_CALLED_FROM, "PATTERN", 0, "Only calls that these functions make", 8},
 	{"limit", KEY_LIMIT, "N", 0, "After N events of a function it is let alone", 8},
-	{"rate", KEY_RATE, "N/s", 0, "A function with more events a second is let alone", 8},
+	{"rate", KEY_RATE, "N[/UNIT]", 0, "A function with more events a second (UNIT: us, ms, s, min, h) is let alone", 8},
 	{"match", KEY_MATCH, "SPEC", 0, "Of the --call before it (before any: of all): a match specification, which decides what is told", 8},
 	{"if", KEY_IF, "CONDITION", 0, "The same as a condition: arg0 =:= \"x\" andalso request->length > 4096", 8},
 	{"prototypes", KEY_PROTOTYPES, "FILE", 0, "What arguments and results are, in C syntax; may be repeated", 8},

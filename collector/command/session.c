@@ -11,6 +11,7 @@
 #include "collector/command/command.h"
 #include "collector/command/error.h"
 #include "collector/command/follow.h"
+#include "collector/command/nearest.h"
 #include "collector/command/node.h"
 #include "collector/format/json.h"
 
@@ -32,7 +33,7 @@ static const struct argp_option create_options[] = {
 	 1},
 	{"persist", KEY_PERSIST, NULL, 0, "The session stays when this command has ended: at once", 2},
 	{"limit-events", KEY_LIMIT_EVENTS, "N", 0, "After N events it ends", 3},
-	{"limit-rate", KEY_LIMIT_RATE, "N", 0, "More than N events a second are dropped and counted", 3},
+	{"limit-rate", KEY_LIMIT_RATE, "N[/UNIT]", 0, "More than N events a second (UNIT: us, ms, s, min, h) are dropped and counted: 5000, 50/ms", 3},
 	{"limit-memory", KEY_LIMIT_MEMORY, "SIZE", 0, "No more than SIZE bytes (k, M, G) wait for a tracer that is slow; the rest is dropped and counted", 3},
 	{"format", 'f', "FORMAT", 0, "Of the messages that are printed here: text (the default), erlang or json", 4},
 	{0},
@@ -58,7 +59,7 @@ static error_t parse_creation(int key, char *argument, struct argp_state *state)
 	case KEY_TRACER: creation->tracer = argument; return 0;
 	case KEY_PERSIST: creation->persist = 1; return 0;
 	case KEY_LIMIT_EVENTS: creation->limits.events = node_count("--limit-events", argument); return 0;
-	case KEY_LIMIT_RATE: creation->limits.rate = node_rate("--limit-rate", argument); return 0;
+	case KEY_LIMIT_RATE: node_rate("--limit-rate", argument, &creation->limits); return 0;
 	case KEY_LIMIT_MEMORY: creation->limits.memory = node_bytes("--limit-memory", argument); return 0;
 	case ARGP_KEY_ARG:
 		if (creation->name)
@@ -135,21 +136,7 @@ static int command_create(int argc, char **argv)
 
 /* ---- session list ------------------------------------------------------------------ */
 
-static const struct argp_option list_options[] = {
-	{"format", 'f', "FORMAT", 0, "text (the default), erlang or json", 1},
-	{0},
-};
-
-static error_t parse_listing(int key, char *argument, struct argp_state *state)
-{
-	enum follow_format *format = state->input;
-	switch (key) {
-	case 'f': *format = follow_format(argument); return 0;
-	default: return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp list_argp = {list_options, parse_listing, "",
+static const struct argp list_argp = {follow_format_option, follow_parse_format, "",
 				      "Lists the trace sessions of the running lorgd: number and name."
 				      "\vlorg tail NAME shows what a session gets, lorg session destroy NAME ends it.\n",
 				      NULL, NULL, NULL};
@@ -176,7 +163,19 @@ static int print_sessions_json(const struct term_session *sessions, int64_t coun
 	json_end(json);
 	json_end_line(json);
 	json_free(json);
-	return output_end(&output) ? EXIT_STATUS_FAILURE : 0;
+	return node_end_output(&output);
+}
+
+static int print_sessions_text(const struct term_session *sessions, int64_t count)
+{
+	struct output output;
+	output_begin(&output, STDOUT_FILENO);
+	for (int64_t i = 0; i < count; i++) {
+		output_printf(&output, "%6llu  ", (unsigned long long)sessions[i].number);
+		output_safe(&output, sessions[i].name, strlen(sessions[i].name), 0);
+		output_byte(&output, '\n');
+	}
+	return node_end_output(&output);
 }
 
 static int print_sessions(const char *list, enum follow_format format)
@@ -188,11 +187,8 @@ static int print_sessions(const char *list, enum follow_format format)
 		status = node_print(list);
 	else if (format == FOLLOW_JSON)
 		status = print_sessions_json(sessions, count);
-	else {
-		for (int64_t i = 0; i < count; i++)
-			printf("%6llu  %s\n", (unsigned long long)sessions[i].number, sessions[i].name);
-		status = fflush(stdout) ? EXIT_STATUS_FAILURE : 0;
-	}
+	else
+		status = print_sessions_text(sessions, count);
 	free(sessions);
 	return status;
 }
@@ -226,7 +222,7 @@ static error_t parse_one(int key, char *argument, struct argp_state *state)
 }
 
 static const struct argp info_argp = {NULL, parse_one, "OF",
-				      "Prints the sessions that trace a process (PID, PID.TID), a port or a function ({M,F,A}), or all of them (all): "
+				      "Prints the sessions that trace a process (PID, PID.TID), a port or a function (MODULE:FUNCTION/ARITY, {M,F,A}), or all of them (all): "
 				      "trace:session_info/1."
 				      "\vWhat a session traces of whom is told by lorg info SESSION OF ITEM.\n",
 				      NULL, NULL, NULL};
@@ -245,7 +241,7 @@ static int command_info_of(int argc, char **argv)
 	struct lorg_connection *connection = node_connect();
 	if (!connection)
 		return EXIT_STATUS_FAILURE;
-	char *whom = node_whom(of), *list = lorg_session_info(connection, whom, &failure);
+	char *whom = node_target(of), *list = lorg_session_info(connection, whom, &failure);
 	int status = list ? node_print(list) : node_failed(of, &failure);
 	free(whom);
 	free(list);
@@ -314,8 +310,12 @@ int command_session(int argc, char **argv)
 	}
 	if (argc > 1 && argv[1][0] == '-')
 		command_parse(&session_argp, argc, argv, NULL);
-	node_usage(argc > 1 ? argv[1] : "lorg session", argc > 1 ? "no such command" : "no command given",
-		   "create, list, info or destroy; see lorg session --help");
+	struct nearest nearest = {.text = argc > 1 ? argv[1] : ""};
+	for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+		nearest_try(&nearest, commands[i].name);
+	char *advice = node_printf("%s%s%screate, list, info or destroy; see lorg session --help", nearest.name ? "did you mean " : "",
+				   nearest.name ? nearest.name : "", nearest.name ? "? " : "");
+	node_usage(argc > 1 ? argv[1] : "lorg session", argc > 1 ? "no such command" : "no command given", advice);
 }
 
 /* ---- tail ------------------------------------------------------------------------------------ */
@@ -358,27 +358,64 @@ static const struct argp tail_argp = {tail_options, parse_tail, "SESSION|DIR/",
 				      "  lorg tail hunt --format erlang\n",
 				      NULL, NULL, NULL};
 
-static int tail_session(struct lorg_connection *connection, const struct tail *tail)
+/* The session that is looked at; it persists, so lorgd makes it anew where it is started again. */
+struct tailed {
+	const struct tail *tail;
+	struct lorg_session *session;
+	char *handle;
+};
+
+static enum follow_answer adopt(struct tailed *tailed)
 {
 	struct lorg_failure failure;
-	struct follow follow = {.connection = connection, .format = tail->format, .maximum = tail->maximum};
-	struct lorg_session *session = node_session(connection, tail->session);
-	if (!session)
+	if (lorg_session_adopt(tailed->session, &failure) == 0)
+		return FOLLOW_ON;
+	if (failure.kind == LORG_FAILURE_NO_DAEMON)
+		return FOLLOW_GONE;
+	lorg_error(tailed->tail->session, failure.text, NULL);
+	return FOLLOW_FAILED;
+}
+
+static enum follow_answer adopt_again(void *context, struct lorg_connection *connection)
+{
+	struct tailed *tailed = context;
+	struct lorg_failure failure;
+	lorg_session_free(tailed->session);
+	tailed->session = lorg_session_find(connection, tailed->handle, &failure);
+	if (tailed->session)
+		return adopt(tailed);
+	lorg_error(tailed->tail->session, failure.text, NULL);
+	return FOLLOW_FAILED;
+}
+
+static int follow_session(struct follow *follow, struct tailed *tailed)
+{
+	char *goes_on = node_printf("session %s", tailed->tail->session);
+	follow->come_back = adopt_again;
+	follow->context = tailed;
+	follow->goes_on = goes_on;
+	enum follow_answer answer = adopt(tailed);
+	if (answer == FOLLOW_GONE)
+		lorg_error(tailed->tail->session, "lorgd has gone", "start it again with `lorgd &`");
+	int status = answer == FOLLOW_ON ? follow_run(follow) : EXIT_STATUS_FAILURE;
+	free(goes_on);
+	return status;
+}
+
+static int tail_session(struct follow *follow, const struct tail *tail)
+{
+	struct tailed tailed = {.tail = tail, .session = node_session(follow->connection, tail->session)};
+	if (!tailed.session)
 		return EXIT_STATUS_FAILURE;
-	follow_begin(&follow);
-	char *tracer = lorg_session_tracer(session, NULL);
+	tailed.handle = node_printf("%s", lorg_session_handle(tailed.session));
+	follow_begin(follow);
+	char *tracer = lorg_session_tracer(tailed.session, NULL);
 	char *directory = tracer ? term_directory(tracer) : NULL;
-	int status;
-	if (directory)
-		status = follow_directory(&follow, directory);
-	else if (lorg_session_adopt(session, &failure)) {
-		lorg_error(tail->session, failure.text, failure.kind == LORG_FAILURE_BADARG ? "its messages go there, and to nobody else" : NULL);
-		status = EXIT_STATUS_FAILURE;
-	} else
-		status = follow_run(&follow);
+	int status = directory ? follow_directory(follow, directory) : follow_session(follow, &tailed);
 	free(tracer);
 	free(directory);
-	lorg_session_free(session);
+	free(tailed.handle);
+	lorg_session_free(tailed.session);
 	return status;
 }
 
@@ -397,8 +434,8 @@ int command_tail(int argc, char **argv)
 		node_usage("lorg tail", "which session?", "lorg session list names them");
 	if (strchr(tail.session, '/'))
 		return tail_directory(&tail);
-	struct lorg_connection *connection = node_connect();
-	int status = connection ? tail_session(connection, &tail) : EXIT_STATUS_FAILURE;
-	lorg_disconnect(connection);
+	struct follow follow = {.connection = node_connect(), .format = tail.format, .maximum = tail.maximum};
+	int status = follow.connection ? tail_session(&follow, &tail) : EXIT_STATUS_FAILURE;
+	lorg_disconnect(follow.connection);
 	return status;
 }

@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 #include "collector/session/helper.h"
 
 enum {
+	LAST_SECONDS = 20, /* for what is left when lorgd has let go of it */
 	GATHER_MS = 20, /* packets of several threads, to be shown in their order */
 	READ_ROOM = 1 << 18,
 	NAME_ROOM = 128,
@@ -82,15 +84,25 @@ static int say(const struct helper *helper, uint16_t kind, const void *bytes, si
 
 /* ---- as text ---------------------------------------------------------------------------- */
 
+static int text_error; /* errno of the write that failed; this process has one reader of frames, and it owns it */
+
+static int write_text(const void *text, size_t length)
+{
+	if (write_whole(STDOUT_FILENO, text, length) == 0)
+		return 0;
+	text_error = errno ? errno : EIO;
+	return -1;
+}
+
 static int print_event(void *context, const struct live_message *message)
 {
 	char line[64];
 	(void)context;
 	if (message->kind == LIVE_LOST && !message->erlang) {
 		int length = snprintf(line, sizeof line, "{drop,%llu}\n", (unsigned long long)message->count);
-		return write_whole(STDOUT_FILENO, line, (size_t)length);
+		return write_text(line, (size_t)length);
 	}
-	return message->erlang ? write_whole(STDOUT_FILENO, message->erlang, strlen(message->erlang)) : 0;
+	return message->erlang ? write_text(message->erlang, strlen(message->erlang)) : 0;
 }
 
 /* ---- through a plug-in --------------------------------------------------------------------- */
@@ -174,7 +186,7 @@ static int ask_about(struct helper *helper, const char *line, size_t length, uin
 static int ask_event(void *context, const struct live_message *message)
 {
 	struct helper *helper = context;
-	if (message->kind == LIVE_LOST && helper->plugin->lost)
+	if (message->kind == LIVE_LOST && message->count && helper->plugin->lost)
 		helper->plugin->lost(helper->context, message->count);
 	const char *at = message->kind == LIVE_EVENT && message->erlang ? message->erlang : "";
 	while (*at) {
@@ -194,20 +206,30 @@ static int show(struct helper *helper)
 	return live_show(helper->live, helper->plugin ? ask_event : print_event, helper);
 }
 
+static int print_perhaps(uint64_t count)
+{
+	char line[64];
+	int length = snprintf(line, sizeof line, "{perhaps_drop,%llu}\n", (unsigned long long)count);
+	return write_text(line, (size_t)length);
+}
+
 static int tell_lost(struct helper *helper, const uint8_t *bytes, size_t length)
 {
-	struct live_message message = {.kind = LIVE_LOST};
-	if (length != sizeof message.count || show(helper))
+	struct frame_lost lost;
+	if (length != sizeof lost || show(helper))
 		return -1;
-	memcpy(&message.count, bytes, sizeof message.count);
-	return helper->plugin ? ask_event(helper, &message) : print_event(helper, &message);
+	memcpy(&lost, bytes, sizeof lost);
+	const struct live_message message = {.kind = LIVE_LOST, .count = lost.count};
+	if (lost.count && (helper->plugin ? ask_event(helper, &message) : print_event(helper, &message)))
+		return -1;
+	return lost.perhaps && !helper->plugin ? print_perhaps(lost.perhaps) : 0;
 }
 
 static int tell_delivered(struct helper *helper, const uint8_t *bytes, size_t length)
 {
 	if (show(helper) || helper->plugin)
 		return 0;
-	return write_whole(STDOUT_FILENO, bytes, length) || write_whole(STDOUT_FILENO, "\n", 1) ? -1 : 0;
+	return write_text(bytes, length) || write_text("\n", 1) ? -1 : 0;
 }
 
 static int take_frame(struct helper *helper, const struct frame_head *head, const uint8_t *bytes)
@@ -284,12 +306,49 @@ static int work(struct helper *helper)
 	return more < 0 || show(helper) ? EXIT_STATUS_FAILURE : 0;
 }
 
+/* A plug-in that does not return, or a reader that does not read, would keep us for ever. */
+static void *watch(void *nothing)
+{
+	struct pollfd input = {.fd = STDIN_FILENO}; /* that the other end is closed is told without being asked for */
+	(void)nothing;
+	while (poll(&input, 1, -1) <= 0)
+		;
+	sleep(LAST_SECONDS);
+	_exit(EXIT_STATUS_FAILURE);
+}
+
+/* Signals are the others': the plug-in may have handlers. */
+static void begin_watch(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&thread, NULL, watch, NULL) == 0)
+		pthread_detach(thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 static int begin(struct helper *helper)
 {
 	struct sigaction ignored = {.sa_handler = SIG_IGN};
 	sigaction(SIGPIPE, &ignored, NULL);
+	begin_watch();
 	helper->live = live_new(LIVE_ERLANG);
 	return helper->live ? 0 : -1;
+}
+
+static int refuse(const struct helper *helper, const char *why)
+{
+	say(helper, HELPER_FAILED, why, strlen(why));
+	return -1;
+}
+
+static void refuse_text(const struct helper *helper)
+{
+	char why[128];
+	snprintf(why, sizeof why, "its tracer cannot be written to: %s", strerror(text_error));
+	refuse(helper, why);
 }
 
 int command_tracer_text(int argc, char **argv)
@@ -298,15 +357,11 @@ int command_tracer_text(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	int status = begin(&helper) ? EXIT_STATUS_FAILURE : work(&helper);
+	if (text_error)
+		refuse_text(&helper);
 	live_free(helper.live);
 	free(helper.bytes);
 	return status;
-}
-
-static int refuse(const struct helper *helper, const char *why)
-{
-	say(helper, HELPER_FAILED, why, strlen(why));
-	return -1;
 }
 
 static int load(struct helper *helper, const char *path, const char *state)

@@ -103,6 +103,12 @@ static int check_cpu_timestamp(const struct change *change)
 	return badarg(change->asking, "cpu_timestamp is of the whole session: it can be set and cleared with all only");
 }
 
+/* Ports have none: what they tell goes by that of the processes. */
+static int refuse_cpu_timestamp(const struct change *change)
+{
+	return change->cpu_timestamp ? badarg(change->asking, "cpu_timestamp is no flag of ports: set it by process/4, with all") : 0;
+}
+
 static const struct image *program_of(const struct change *change)
 {
 	return change->target.kind == TARGET_PROGRAM ? node_program(change->asking->sessions->context, change->target.numbers[0]) : NULL;
@@ -152,7 +158,7 @@ static int64_t change_program(struct change *change)
 	if (is_tracer(change))
 		return badarg(change->asking, "processes: program %u is the tracer itself", change->target.numbers[0]);
 	if (session_program_flags(change->asking->sessions, change->session, program->family, program, change->how, change->flags))
-		return system_limit(change->asking, "processes: more than %d programs are traced one by one: use all", LORG_PROGRAM_FLAGS);
+		return system_limit(change->asking, "processes: sessions ask single programs of its family for flags in %d ways already: use all", LORG_PROGRAM_FLAGS);
 	return change_all(change, program);
 }
 
@@ -202,6 +208,8 @@ void ask_process(struct asking *asking)
 	if (parse_change(asking, &change) || parse_target(asking, "processes", asking->argument[1], LORG_KIND_PID, &change.target) ||
 	    check_cpu_timestamp(&change))
 		return;
+	/* So that each of them knows, and those to come; it is in no answer about flags. */
+	change.flags |= change.cpu_timestamp ? (uint32_t)LORG_TRACE_CPU_TIMESTAMP : 0;
 	answer_number(&change, change_processes(&change));
 }
 
@@ -246,7 +254,7 @@ void ask_port(struct asking *asking)
 {
 	struct change change;
 	if (parse_change(asking, &change) || parse_target(asking, "ports", asking->argument[1], LORG_KIND_PORT, &change.target) ||
-	    check_cpu_timestamp(&change))
+	    refuse_cpu_timestamp(&change))
 		return;
 	answer_number(&change, change_ports(&change));
 }
@@ -359,7 +367,7 @@ void ask_recv(struct asking *asking)
 
 enum { KINDS_COUNTING = LORG_KIND_COUNT | LORG_KIND_TIME | LORG_KIND_MEMORY };
 
-static int parse_kind(struct asking *asking, lorg_term term, uint32_t *kinds)
+static int parse_kind(struct asking *asking, lorg_term term, uint32_t *kinds, int *standing)
 {
 	static const struct {
 		const char *name;
@@ -372,15 +380,20 @@ static int parse_kind(struct asking *asking, lorg_term term, uint32_t *kinds)
 		*kinds |= names[i].kind;
 		return 0;
 	}
-	return badarg(asking, "options have %s, which is none of global, local, meta, call_count, call_time, call_memory", said(asking, term));
+	if (is_atom(asking, term, "on_load")) {
+		*standing = 1;
+		return 0;
+	}
+	return badarg(asking, "options have %s, which is none of global, local, meta, call_count, call_time, call_memory, on_load",
+		      said(asking, term));
 }
 
-static int parse_kinds(struct asking *asking, lorg_term term, uint32_t *kinds)
+static int parse_kinds(struct asking *asking, lorg_term term, uint32_t *kinds, int *standing)
 {
 	lorg_term head, tail = term;
 	*kinds = 0;
 	while (lorg_is_cons(tail) && lorg_get_cons(asking->terms, tail, &head, &tail))
-		if (parse_kind(asking, head, kinds))
+		if (parse_kind(asking, head, kinds, standing))
 			return -1;
 	if (!lorg_is_nil(tail))
 		return badarg(asking, "options are %s, not a list", said(asking, term));
@@ -485,89 +498,8 @@ static void function_is_done(void *context, int64_t number, const char *refused,
 	pending_free(pending);
 }
 
-enum { REMEMBERED = 1024 /* requests of one session */ };
-
-static struct kept_request *remembered(struct asking *asking, const struct session *session)
-{
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = open_memstream(&text, &length);
-	if (!out)
-		return NULL;
-	fprintf(out, "{function,%" PRIu64, session->number);
-	for (int i = 1; i < 4; i++) {
-		char *argument = lorg_term_text(asking->terms, asking->argument[i], LORG_TEXT_ERLANG, NULL, NULL);
-		fprintf(out, ",%s", argument ? argument : "[]");
-		free(argument);
-	}
-	fputs("}", out);
-	struct kept_request *asked = fclose(out) == 0 ? malloc(sizeof *asked + length + 1) : NULL;
-	if (asked) {
-		*asked = (struct kept_request){.session = session->number};
-		memcpy(asked->text, text, length + 1);
-	}
-	free(text);
-	return asked;
-}
-
-/* What was asked in the same words before stands for itself, where it was the last. */
-static void remember(struct asking *asking, const struct session *session)
-{
-	struct service *service = asking->service;
-	struct kept_request *asked = session->persist ? remembered(asking, session) : NULL, *last = NULL;
-	unsigned count = 0;
-	if (!asked)
-		return;
-	for (struct kept_request *other = service->functions; other; other = other->next) {
-		last = other->session == session->number ? other : last;
-		count += other->session == session->number;
-	}
-	if (count >= REMEMBERED || (last && strcmp(last->text, asked->text) == 0)) {
-		free(asked);
-		return;
-	}
-	if (!service->functions)
-		service->functions_end = &service->functions;
-	*service->functions_end = asked;
-	service->functions_end = &asked->next;
-}
-
-void service_tidy(struct service *service)
-{
-	struct kept_request **place = &service->functions;
-	while (*place) {
-		struct kept_request *asked = *place;
-		if (session_numbered(service->sessions, asked->session)) {
-			place = &asked->next;
-			continue;
-		}
-		*place = asked->next;
-		free(asked);
-	}
-	service->functions_end = place;
-}
-
-void service_free(struct service *service)
-{
-	while (service->functions) {
-		struct kept_request *asked = service->functions;
-		service->functions = asked->next;
-		free(asked);
-	}
-}
-
-static void nobody_asks(void *context, int64_t number, const char *refused, const char *why)
-{
-	(void)context, (void)number, (void)refused, (void)why;
-}
-
 static void begin_function(struct asking *asking, struct session *session, const struct function_request *request)
 {
-	remember(asking, session);
-	if (!asking->connection) {
-		session_function(asking->sessions, session, request, nobody_asks, NULL);
-		return;
-	}
 	struct pending *pending = pending_create(asking);
 	if (!pending) {
 		system_limit(asking, "there is no memory");
@@ -576,6 +508,16 @@ static void begin_function(struct asking *asking, struct session *session, const
 	asking->connection->waits_for = pending;
 	asking->later = 1;
 	session_function(asking->sessions, session, request, function_is_done, pending);
+}
+
+static void answer_no_such_arity(struct asking *asking)
+{
+	char *function = lorg_term_text(asking->terms, asking->argument[1], LORG_TEXT_ERLANG, NULL, NULL);
+	fputs("{0,[", asking->out);
+	if (function)
+		fprintf(asking->out, "{%s,\"no function has that many arguments\"}", function);
+	fputs("]}", asking->out);
+	free(function);
 }
 
 void ask_function(struct asking *asking)
@@ -589,22 +531,15 @@ void ask_function(struct asking *asking)
 	}
 	if (parse_session(asking, asking->argument[0], &session) == 0 &&
 	    parse_pattern(asking, asking->argument[1], &request, names) == 0 &&
-	    parse_kinds(asking, asking->argument[3], &request.kinds) == 0 &&
-	    parse_match(asking, asking->argument[2], &request, &names->match) == 0)
-		begin_function(asking, session, &request);
+	    parse_kinds(asking, asking->argument[3], &request.kinds, &request.standing) == 0 &&
+	    parse_match(asking, asking->argument[2], &request, &names->match) == 0) {
+		if (names->mfa.is_none)
+			answer_no_such_arity(asking);
+		else
+			begin_function(asking, session, &request);
+	}
 	free(names->match);
 	free(names);
-}
-
-void restore_function(struct asking *asking, lorg_term request)
-{
-	uint32_t arity = 0;
-	const lorg_term *parts = lorg_get_tuple(asking->terms, request, &arity);
-	if (!parts || arity != 5)
-		return;
-	for (unsigned i = 0; i < 4; i++)
-		asking->argument[i] = parts[i + 1];
-	ask_function(asking);
 }
 
 /* ---- system/3 ------------------------------------------------------------------------------ */

@@ -19,6 +19,8 @@
 #include "collector/session/session.h"
 #include "preload/term/term.h"
 
+_Static_assert((int)SESSION_NAME_ROOM == LORG_ATOM_BYTES_MAX + 1, "SESSION_NAME_ROOM");
+
 enum { ARGUMENTS = 6, ATOM_ROOM = LORG_ATOM_BYTES_MAX + 1, PATH_ROOM = 4096 };
 
 struct tracer;
@@ -96,6 +98,7 @@ int parse_port(struct asking *asking, const char *what, lorg_term term, uint32_t
 struct mfa {
 	char module[ATOM_ROOM], function[ATOM_ROOM];
 	int64_t arity;
+	int is_none; /* no function has that arity */
 };
 int parse_mfa(struct asking *asking, lorg_term term, int any_allowed, struct mfa *mfa);
 
@@ -109,9 +112,6 @@ handler tell_info, tell_session_info, tell_programs;
 struct tracer *make_tracer(struct asking *asking, lorg_term term, const char *name, int persist);
 /* The match specification and options of send/3 and recv/3, arguments 1 and 2. 0, or -1 after an answer. */
 int parse_messages(struct asking *asking, int receiving, struct session_messages *messages);
-
-/* function/4 again, as it was remembered: nobody waits for an answer. */
-void restore_function(struct asking *asking, lorg_term request);
 
 /* The number of the program that a session's tracer runs in, which is not traced for it; 0: none. */
 pid_t tracer_program(const struct session *session);

@@ -17,7 +17,7 @@ struct client {
 	struct connection *connection; /* NULL: gone */
 	struct connection_account account;
 	int persist;
-	uint64_t lost; /* to be told */
+	uint64_t lost, perhaps_lost; /* to be told */
 	char term[48];
 };
 
@@ -52,12 +52,12 @@ static uint64_t events_in(const struct lorg_packet *packet, size_t length)
 
 static int tell_lost(struct client *client)
 {
-	uint64_t lost = client->lost;
-	if (!lost)
+	const struct frame_lost lost = {client->lost, client->perhaps_lost};
+	if (!(lost.count | lost.perhaps))
 		return 0;
 	if (connection_put(client->connection, FRAME_LOST, client->tracer.number, &lost, sizeof lost, &client->account))
 		return -1;
-	client->lost = 0;
+	client->lost = client->perhaps_lost = 0;
 	return 0;
 }
 
@@ -82,13 +82,17 @@ static uint64_t client_packet(struct tracer *tracer, struct lorg_packet *packet,
 static void client_delivered(struct tracer *tracer, const char *term)
 {
 	struct client *client = client_of(tracer);
+	/* What was lost before it, too; a tracer that is far behind is told later. */
+	if (client->connection && client->account.waiting <= limit_of(client) / 2)
+		tell_lost(client);
 	if (client->connection)
 		connection_put(client->connection, FRAME_DELIVERED, tracer->number, term, strlen(term), NULL);
 }
 
-static void client_lost(struct tracer *tracer, uint64_t count)
+static void client_lost(struct tracer *tracer, uint64_t count, uint64_t perhaps)
 {
 	client_of(tracer)->lost += count;
+	client_of(tracer)->perhaps_lost += perhaps;
 }
 
 static void client_end(struct tracer *tracer, const char *why)
@@ -125,7 +129,7 @@ static const char *client_term(const struct tracer *tracer)
 static void client_pass(struct tracer *tracer)
 {
 	struct client *client = client_of(tracer);
-	if (client->connection && client->lost && client->account.waiting < limit_of(client) / 2)
+	if (client->connection && (client->lost | client->perhaps_lost) && client->account.waiting <= limit_of(client) / 2)
 		tell_lost(client);
 }
 

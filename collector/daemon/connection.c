@@ -42,6 +42,8 @@ static void give_back_input(struct connection *connection)
 static void drop_first(struct connection *connection)
 {
 	struct output *output = connection->first;
+	if (connection->last_answer == output)
+		connection->last_answer = NULL;
 	connection->first = output->next;
 	if (!connection->first)
 		connection->last = NULL;
@@ -167,6 +169,23 @@ void connection_unread(struct connection *connection, const struct frame *frame)
 
 /* ---- out ----------------------------------------------------------------- */
 
+/* Behind which frame an answer goes: the answer before it, or one that has been sent in part; NULL: it is the first. */
+static struct output *before_answer(const struct connection *connection)
+{
+	if (connection->last_answer)
+		return connection->last_answer;
+	return connection->first && connection->first->sent ? connection->first : NULL;
+}
+
+static void insert(struct connection *connection, struct output *output, struct output *before)
+{
+	struct output **place = before ? &before->next : &connection->first;
+	output->next = *place;
+	*place = output;
+	if (!output->next)
+		connection->last = output;
+}
+
 int connection_put(struct connection *connection, uint16_t kind, uint64_t number, const void *data, size_t length,
 		   struct connection_account *account)
 {
@@ -178,14 +197,12 @@ int connection_put(struct connection *connection, uint16_t kind, uint64_t number
 	memcpy(output->bytes, &head, sizeof head);
 	if (length)
 		memcpy(output->bytes + sizeof head, data, length);
-	if (connection->last)
-		connection->last->next = output;
-	else
-		connection->first = output;
-	connection->last = output;
+	insert(connection, output, output->is_answer ? before_answer(connection) : connection->last);
 	connection->output_length += output->length;
-	if (output->is_answer)
+	if (output->is_answer) {
 		connection->answers_length += output->length;
+		connection->last_answer = output;
+	}
 	if (account)
 		account->waiting += output->length;
 	return 0;

@@ -44,6 +44,7 @@ struct connection {
 	size_t input_length, input_room, input_taken;
 	uint64_t *input_of_all; /* sum of input_room */
 	struct output *first, *last;
+	struct output *last_answer; /* of those that wait; NULL: none */
 	size_t output_length; /* bytes that wait, all frames */
 	size_t answers_length; /* of those, answers */
 	uint32_t watched, ready; /* events: what epoll watches for, and what it told */
@@ -70,7 +71,9 @@ int connection_has_frame(const struct connection *connection);
 /* The frame that connection_next gave last is the next one again. */
 void connection_unread(struct connection *connection, const struct frame *frame);
 
-/* Puts a frame behind those that wait. account may be NULL. 0, or -1: no memory. */
+/*
+ * Puts a frame behind those that wait; an answer before all that are none: who asks in the middle of a flood of packets is
+ * not to take them all first. account may be NULL. 0, or -1: no memory. */
 int connection_put(struct connection *connection, uint16_t kind, uint64_t number, const void *data, size_t length,
 		   struct connection_account *account);
 /* The account is no more: its frames go on without it. */

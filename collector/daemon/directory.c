@@ -125,6 +125,29 @@ int directory_listen(struct directory *directory, int given, struct directory_fa
 	return directory->listener >= 0 ? 0 : fail(failure, path, strerror(errno), "give another --directory");
 }
 
+/* The directory may have been taken away, and another lorgd have made it anew: what stands there is that one's then. */
+static int is_own(const struct directory *directory)
+{
+	struct stat own, there;
+	char path[PATH_MAX];
+	path_of(directory, "lock", path);
+	return directory->lock >= 0 && fstat(directory->lock, &own) == 0 && lstat(path, &there) == 0 && own.st_dev == there.st_dev &&
+	       own.st_ino == there.st_ino;
+}
+
+int directory_listen_again(struct directory *directory)
+{
+	char path[PATH_MAX];
+	struct stat there;
+	path_of(directory, "control", path);
+	if (directory->is_given || !is_own(directory) || lstat(path, &there) == 0)
+		return -1;
+	int listener = directory_socket(directory, "control", SOCK_STREAM | SOCK_NONBLOCK);
+	if (listener >= 0)
+		directory->listener = listener;
+	return listener;
+}
+
 /* ---- the way for programs ---------------------------------------------------------- */
 
 int directory_write_programs(struct directory *directory, const char *value, struct directory_failure *failure)
@@ -151,28 +174,34 @@ int directory_write_programs(struct directory *directory, const char *value, str
 void directory_remove_programs(struct directory *directory)
 {
 	char path[PATH_MAX];
-	if (!directory->has_programs)
+	if (!directory->has_programs || !is_own(directory))
 		return;
 	path_of(directory, "programs", path);
 	unlink(path);
 	directory->has_programs = 0;
 }
 
-void directory_close(struct directory *directory)
+void directory_leave(struct directory *directory)
 {
 	char path[PATH_MAX];
-	directory_remove_programs(directory);
 	if (directory->listener >= 0)
 		close(directory->listener);
-	if (directory->listener >= 0 && !directory->is_given) {
+	if (directory->listener >= 0 && !directory->is_given && is_own(directory)) {
 		path_of(directory, "control", path);
 		unlink(path);
 	}
-	path_of(directory, "keeper", path);
-	if (directory->lock >= 0)
-		unlink(path);
 	/* The file stays: who waits to lock it must not lock one that has no name any more. */
 	if (directory->lock >= 0)
 		close(directory->lock);
 	directory->lock = directory->listener = -1;
+}
+
+void directory_close(struct directory *directory)
+{
+	char path[PATH_MAX];
+	directory_remove_programs(directory);
+	path_of(directory, "keeper", path);
+	if (is_own(directory))
+		unlink(path);
+	directory_leave(directory);
 }

@@ -19,21 +19,31 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "collector/collect/clock.h"
+#include <lorg/plan.h>
 
-enum { PATIENCE_S = 300 /* for the next lorgd */, SEND_LIMIT_MS = 200, ANSWER_LIMIT_S = 5 };
+#include "collector/collect/clock.h"
+#include "collector/command/error.h"
+
+enum { KEEPER_VERSION = 3 /* of these messages */, SEND_LIMIT_MS = 1000, ANSWER_LIMIT_S = 5 };
 
 enum message_kind {
 	MESSAGE_KEEP = 1, /* with a descriptor */
 	MESSAGE_FORGET = 2,
-	MESSAGE_END = 3,  /* from the lorgd: it ends; from the keeper: that was all */
-	MESSAGE_TAKE = 4, /* from the next lorgd */
+	MESSAGE_END = 3,      /* from the lorgd: it ends; from the keeper: that was all */
+	MESSAGE_TAKE = 4,     /* from the next lorgd; size: KEEPER_VERSION */
+	MESSAGE_PATIENCE = 5, /* size: seconds */
+	MESSAGE_WAY = 6,      /* with the descriptor of the directory */
 };
 
+enum { WAY_ROOM = 512 };
+
 struct message {
-	uint32_t kind, role;
-	uint8_t id[16];
+	uint32_t kind, reserved;
 	uint64_t size;
+	union {
+		struct kept_name name;
+		char way[WAY_ROOM]; /* zero-terminated */
+	};
 };
 
 /* ---- messages ---------------------------------------------------------------- */
@@ -95,11 +105,25 @@ struct holder {
 	int lorgd, listener; /* lorgd -1: it was killed */
 	struct item *items;
 	unsigned count, room;
-	uint64_t killed_ns;
+	uint64_t patience_s, gone_ns;
+	int directory; /* -1: not known */
+	char way[WAY_ROOM];
 };
+
+static void let_go(struct holder *holder, const uint8_t id[16])
+{
+	for (unsigned i = 0; i < holder->count; i++) {
+		if (memcmp(holder->items[i].message.name.id, id, 16) != 0)
+			continue;
+		close(holder->items[i].descriptor);
+		holder->items[i] = holder->items[--holder->count];
+		return;
+	}
+}
 
 static void hold(struct holder *holder, const struct message *message, int descriptor)
 {
+	let_go(holder, message->name.id);
 	if (holder->count == holder->room) {
 		unsigned room = holder->room ? 2 * holder->room : 64;
 		struct item *grown = realloc(holder->items, room * sizeof *grown);
@@ -113,35 +137,149 @@ static void hold(struct holder *holder, const struct message *message, int descr
 	holder->items[holder->count++] = (struct item){*message, descriptor};
 }
 
-static void let_go(struct holder *holder, const uint8_t id[16])
+static void *map_head(const struct item *item, size_t size)
 {
-	for (unsigned i = 0; i < holder->count; i++) {
-		if (memcmp(holder->items[i].message.id, id, 16) != 0)
-			continue;
-		close(holder->items[i].descriptor);
-		holder->items[i] = holder->items[--holder->count];
-		return;
+	void *at = item->message.size < size ? MAP_FAILED : mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, item->descriptor, 0);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+/* ---- while there is no lorgd ------------------------------------------------------- */
+
+/* ABI:PID:NODE:SIZE:TOKEN:IMAGE:SOCKET, of the lorgd that has gone. */
+struct way {
+	unsigned major;
+	unsigned long long size;
+	char token[33], rest[WAY_ROOM];
+};
+
+static int read_way(const char *text, struct way *way)
+{
+	int at = 0;
+	if (sscanf(text, "%u:%*d:%*d:%llu:%32[0-9a-f]:%n", &way->major, &way->size, way->token, &at) != 3 || !at)
+		return -1;
+	snprintf(way->rest, sizeof way->rest, "%s", text + at);
+	return 0;
+}
+
+static const struct item *node_of(const struct holder *holder)
+{
+	for (unsigned i = 0; i < holder->count; i++)
+		if (holder->items[i].message.name.role == KEPT_NODE)
+			return &holder->items[i];
+	return NULL;
+}
+
+static int arena_with_id(const struct holder *holder, const uint8_t id[16])
+{
+	for (unsigned i = 0; i < holder->count; i++)
+		if (holder->items[i].message.name.role == KEPT_ARENA && memcmp(holder->items[i].message.name.id, id, 16) == 0)
+			return holder->items[i].descriptor;
+	return -1;
+}
+
+/* Programs claim what was made ahead; there will be no more, and nobody is to wait for one. */
+static void offer_arenas(const struct holder *holder, struct lorg_node *node)
+{
+	struct lorg_offer *offers = (struct lorg_offer *)((uint8_t *)node + sizeof *node);
+	for (uint32_t i = 0; i < LORG_ARENA_OFFERS; i++) {
+		int descriptor = arena_with_id(holder, offers[i].arena_id);
+		if (descriptor >= 0)
+			__atomic_store_n(&offers[i].descriptor, descriptor, __ATOMIC_RELAXED);
 	}
+	__atomic_store_n(&node->collector_pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
+	__atomic_store_n(&node->exhausted, 1, __ATOMIC_RELEASE);
+}
+
+/* What a program becomes by exec looks for its lorgd where the arena says. Plans come from the next lorgd. */
+static void lead_arena(const struct item *item, const struct arena_reach *reach)
+{
+	struct lorg_arena *arena = map_head(item, sizeof *arena);
+	if (!arena)
+		return;
+	__atomic_store_n(&arena->functions_asked, 0, __ATOMIC_RELAXED);
+	arena_set_reach(arena, reach);
+	munmap(arena, sizeof *arena);
+}
+
+static void lead_programs(const struct holder *holder, const struct way *way, int node)
+{
+	/* The socket has gone with the lorgd. */
+	struct arena_reach reach = {.pid = (uint32_t)getpid(), .node_descriptor = node, .node_size = way->size, .socket_path = ""};
+	for (unsigned i = 0; i < sizeof reach.token; i++) {
+		unsigned byte = 0;
+		sscanf(way->token + 2 * i, "%2x", &byte);
+		reach.token[i] = (uint8_t)byte;
+	}
+	for (unsigned i = 0; i < holder->count; i++)
+		if (holder->items[i].message.name.role == KEPT_ARENA)
+			lead_arena(&holder->items[i], &reach);
+}
+
+static void write_way(const struct holder *holder, const struct way *way, int node)
+{
+	char text[2 * WAY_ROOM];
+	const char *socket = strchr(way->rest, ':'); /* behind the image's id, which is zero */
+	int length = snprintf(text, sizeof text, "%u:%d:%d:%llu:%s:%.*s:", way->major, getpid(), node, way->size, way->token,
+			      socket ? (int)(socket - way->rest) : 0, way->rest);
+	unlinkat(holder->directory, "programs.new", 0);
+	int file = openat(holder->directory, "programs.new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	int is_written = file >= 0 && write(file, text, (size_t)length) == length;
+	if (file >= 0)
+		close(file);
+	if (!is_written || renameat(holder->directory, "programs.new", holder->directory, "programs"))
+		unlinkat(holder->directory, "programs.new", 0);
+}
+
+static void stand_in(const struct holder *holder)
+{
+	const struct item *item = node_of(holder);
+	struct way way;
+	struct lorg_node *node = item && item->message.size >= node_size() ? map_head(item, node_size()) : NULL;
+	if (node && holder->directory >= 0 && read_way(holder->way, &way) == 0) {
+		offer_arenas(holder, node);
+		lead_programs(holder, &way, item->descriptor);
+		write_way(holder, &way, item->descriptor);
+	}
+	if (node)
+		munmap(node, node_size());
+}
+
+static void lorgd_has_gone(struct holder *holder)
+{
+	close(holder->lorgd);
+	holder->lorgd = -1;
+	holder->gone_ns = clock_monotonic_ns();
+	stand_in(holder);
+}
+
+static void set_way(struct holder *holder, const struct message *message, int directory)
+{
+	if (holder->directory >= 0)
+		close(holder->directory);
+	holder->directory = directory;
+	snprintf(holder->way, sizeof holder->way, "%.*s", WAY_ROOM - 1, message->way);
 }
 
 static void hear_lorgd(struct holder *holder)
 {
-	struct message message;
+	struct message message = {0};
 	int descriptor, result = receive_message(holder->lorgd, &message, &descriptor);
 	if (result == 0) {
-		close(holder->lorgd);
-		holder->lorgd = -1;
-		holder->killed_ns = clock_monotonic_ns();
+		lorgd_has_gone(holder);
 		return;
 	}
 	if (result > 0 && message.kind == MESSAGE_END)
 		_exit(0);
 	if (result > 0 && message.kind == MESSAGE_KEEP && descriptor >= 0)
 		hold(holder, &message, descriptor);
+	else if (result > 0 && message.kind == MESSAGE_WAY && descriptor >= 0)
+		set_way(holder, &message, descriptor);
 	else if (descriptor >= 0)
 		close(descriptor);
 	if (result > 0 && message.kind == MESSAGE_FORGET)
-		let_go(holder, message.id);
+		let_go(holder, message.name.id);
+	if (result > 0 && message.kind == MESSAGE_PATIENCE)
+		holder->patience_s = message.size;
 }
 
 static int is_own_user(int connection)
@@ -153,7 +291,7 @@ static int is_own_user(int connection)
 
 static void set_limits(int connection, time_t seconds, long milliseconds)
 {
-	const struct timeval limit = {.tv_sec = seconds, .tv_usec = milliseconds * 1000};
+	const struct timeval limit = {.tv_sec = seconds + milliseconds / 1000, .tv_usec = milliseconds % 1000 * 1000};
 	setsockopt(connection, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 	setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
@@ -169,47 +307,82 @@ static void hear_all(struct holder *holder)
 	}
 }
 
-/* The next lorgd. It has all in other hands when it says so. */
-static void hand_over(struct holder *holder)
+static int asks_for_all(int connection)
+{
+	struct message message;
+	int descriptor;
+	int asks = receive_message(connection, &message, &descriptor) > 0 && message.kind == MESSAGE_TAKE && message.size == KEEPER_VERSION;
+	if (descriptor >= 0)
+		close(descriptor);
+	return asks;
+}
+
+/* The next lorgd. All stays here, too: should it be killed, the one after it finds as much. */
+static void join_lorgd(struct holder *holder)
 {
 	hear_all(holder);
-	struct message message;
 	const struct message end = {.kind = MESSAGE_END};
-	int descriptor, connection = accept4(holder->listener, NULL, NULL, SOCK_CLOEXEC);
+	int connection = accept4(holder->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (connection < 0)
 		return;
 	set_limits(connection, ANSWER_LIMIT_S, 0);
-	int right = holder->lorgd < 0 && is_own_user(connection) && receive_message(connection, &message, &descriptor) > 0 &&
-		    message.kind == MESSAGE_TAKE;
+	int right = holder->lorgd < 0 && is_own_user(connection) && asks_for_all(connection);
 	for (unsigned i = 0; right && i < holder->count; i++)
 		right = send_message(connection, &holder->items[i].message, holder->items[i].descriptor) == 0;
-	right = right && send_message(connection, &end, -1) == 0;
-	if (right) {
-		const struct timeval none = {0};
-		setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
-		/* Killed in the middle, it says nothing: what is held is held for the one after it. */
-		if (receive_message(connection, &message, &descriptor) > 0 && message.kind == MESSAGE_END)
-			_exit(0);
+	if (!right || send_message(connection, &end, -1)) {
+		close(connection);
+		return;
 	}
-	close(connection);
+	set_limits(connection, 0, 0);
+	holder->lorgd = connection;
+}
+
+static void close_arena(const struct item *item)
+{
+	struct lorg_arena *arena = map_head(item, sizeof *arena);
+	if (!arena)
+		return;
+	for (uint32_t hook = 0; hook < LORG_HOOKS; hook++)
+		__atomic_store_n(&arena->gate[hook], 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&arena->detached, 1, __ATOMIC_RELEASE);
+	__atomic_add_fetch(&arena->settings_generation, 1, __ATOMIC_RELEASE);
+	munmap(arena, sizeof *arena);
+}
+
+/* The hooks of functions stay where they are, and do nothing. */
+static void close_control(const struct item *item)
+{
+	struct lorg_control *control = map_head(item, item->message.size);
+	if (!control)
+		return;
+	const struct lorg_control head = *control; /* copied, then checked */
+	uint64_t size = (uint64_t)head.function_count * sizeof(struct lorg_function_control);
+	struct lorg_function_control *functions = (struct lorg_function_control *)((uint8_t *)control + head.functions);
+	int is_right = head.magic == LORG_CONTROL_MAGIC && head.functions % 8 == 0 && head.functions <= item->message.size &&
+		       item->message.size - head.functions >= size;
+	for (uint32_t i = 0; is_right && i < head.function_count; i++)
+		__atomic_store_n(&functions[i].gate, 0, __ATOMIC_RELAXED);
+	if (is_right)
+		__atomic_add_fetch(&control->generation, 1, __ATOMIC_RELEASE);
+	munmap(control, item->message.size);
+}
+
+/* The directory in which the next lorgd would find us is gone. */
+static int nobody_can_come(const struct holder *holder)
+{
+	struct stat status;
+	return holder->directory >= 0 && fstat(holder->directory, &status) == 0 && status.st_nlink == 0;
 }
 
 /* Nobody came: programs go on as if nobody had ever looked. */
 static void close_gates(const struct holder *holder)
 {
 	for (unsigned i = 0; i < holder->count; i++) {
-		const struct message *message = &holder->items[i].message;
-		if (message->role != KEPT_ARENA)
-			continue;
-		struct lorg_arena *arena =
-			mmap(NULL, sizeof *arena, PROT_READ | PROT_WRITE, MAP_SHARED, holder->items[i].descriptor, 0);
-		if (arena == MAP_FAILED)
-			continue;
-		for (uint32_t hook = 0; hook < LORG_HOOKS; hook++)
-			__atomic_store_n(&arena->gate[hook], 0, __ATOMIC_RELAXED);
-		__atomic_store_n(&arena->detached, 1, __ATOMIC_RELEASE);
-		__atomic_add_fetch(&arena->settings_generation, 1, __ATOMIC_RELEASE);
-		munmap(arena, sizeof *arena);
+		const struct item *item = &holder->items[i];
+		if (item->message.name.role == KEPT_ARENA)
+			close_arena(item);
+		if (item->message.name.role == KEPT_CONTROL && item->message.size >= sizeof(struct lorg_control))
+			close_control(item);
 	}
 }
 
@@ -217,9 +390,11 @@ static void __attribute__((noreturn)) run(struct holder *holder)
 {
 	for (;;) {
 		struct pollfd descriptors[2] = {{.fd = holder->listener, .events = POLLIN}, {.fd = holder->lorgd, .events = POLLIN}};
-		int ready = poll(descriptors, 2, holder->lorgd < 0 ? 1000 : -1);
-		if (holder->lorgd < 0 && clock_monotonic_ns() - holder->killed_ns > PATIENCE_S * (uint64_t)1000000000) {
+		int ready = poll(descriptors, 2, holder->lorgd < 0 ? 200 : -1);
+		if (holder->lorgd < 0 && (clock_monotonic_ns() - holder->gone_ns >= holder->patience_s * 1000000000 || nobody_can_come(holder))) {
 			close_gates(holder);
+			if (holder->directory >= 0)
+				unlinkat(holder->directory, "programs", 0);
 			_exit(0);
 		}
 		if (ready <= 0)
@@ -227,14 +402,14 @@ static void __attribute__((noreturn)) run(struct holder *holder)
 		if (holder->lorgd >= 0 && descriptors[1].revents)
 			hear_lorgd(holder);
 		if (descriptors[0].revents & POLLIN)
-			hand_over(holder);
+			join_lorgd(holder);
 	}
 }
 
 /* Only what it needs stays open, and no signal that is meant for a terminal's programs reaches it. */
 static void __attribute__((noreturn)) become_keeper(int lorgd, int listener)
 {
-	struct holder holder = {.lorgd = lorgd, .listener = listener};
+	struct holder holder = {.lorgd = lorgd, .listener = listener, .patience_s = KEEPER_PATIENCE_S, .directory = -1};
 	sigset_t none;
 	setsid();
 	prctl(PR_SET_NAME, "lorgd-keeper");
@@ -258,23 +433,30 @@ static void __attribute__((noreturn)) become_keeper(int lorgd, int listener)
 struct keeper {
 	struct keeping keeping;
 	int connection;
+	int is_silent; /* it took nothing in time, or has gone: it is told nothing more, so that nobody waits for it again */
 };
 
-static void keep(void *context, enum kept_role role, const uint8_t id[16], const struct memory *memory)
+static void tell(struct keeper *keeper, const struct message *message, int descriptor)
 {
-	const struct keeper *keeper = context;
-	struct message message = {.kind = MESSAGE_KEEP, .role = role, .size = memory->size};
-	memcpy(message.id, id, sizeof message.id);
-	/* A keeper that is gone keeps nothing: then a restart finds nothing. */
-	send_message(keeper->connection, &message, memory->descriptor);
+	if (keeper->is_silent || send_message(keeper->connection, message, descriptor) == 0)
+		return;
+	/* The connection stays: to close it would say that we have gone. */
+	keeper->is_silent = 1;
+	lorg_error("lorgd", "its keeper does not take what it is given: after a restart programs that come from now on are not found",
+		   "start lorgd anew");
+}
+
+static void keep(void *context, const struct kept_name *name, const struct memory *memory)
+{
+	const struct message message = {.kind = MESSAGE_KEEP, .size = memory->size, .name = *name};
+	tell(context, &message, memory->descriptor);
 }
 
 static void forget(void *context, const uint8_t id[16])
 {
-	const struct keeper *keeper = context;
 	struct message message = {.kind = MESSAGE_FORGET};
-	memcpy(message.id, id, sizeof message.id);
-	send_message(keeper->connection, &message, -1);
+	memcpy(message.name.id, id, sizeof message.name.id);
+	tell(context, &message, -1);
 }
 
 struct keeper *keeper_start(int listener)
@@ -301,7 +483,7 @@ struct keeper *keeper_start(int listener)
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	set_limits(pair[0], 0, SEND_LIMIT_MS);
-	*keeper = (struct keeper){{keep, forget, keeper}, pair[0]};
+	*keeper = (struct keeper){{keep, forget, keeper}, pair[0], 0};
 	return keeper;
 }
 
@@ -310,80 +492,133 @@ const struct keeping *keeper_keeping(struct keeper *keeper)
 	return keeper ? &keeper->keeping : NULL;
 }
 
+void keeper_set_patience(struct keeper *keeper, unsigned seconds)
+{
+	const struct message message = {.kind = MESSAGE_PATIENCE, .size = seconds};
+	if (keeper)
+		tell(keeper, &message, -1);
+}
+
+void keeper_set_way(struct keeper *keeper, const char *directory, const char *way)
+{
+	struct message message = {.kind = MESSAGE_WAY};
+	int held = keeper && strlen(way) < WAY_ROOM ? open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (held < 0)
+		return;
+	snprintf(message.way, sizeof message.way, "%s", way);
+	tell(keeper, &message, held);
+	close(held);
+}
+
+void keeper_leave(struct keeper *keeper)
+{
+	if (!keeper)
+		return;
+	close(keeper->connection);
+	free(keeper);
+}
+
 void keeper_end(struct keeper *keeper)
 {
 	const struct message end = {.kind = MESSAGE_END};
 	if (!keeper)
 		return;
 	send_message(keeper->connection, &end, -1);
-	close(keeper->connection);
-	free(keeper);
+	keeper_leave(keeper);
 }
 
-static int connect_to(const char *path)
+/* By way of the directory: its path may be too long for a socket's address. */
+static int connect_to(const char *directory)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	if (strlen(path) >= sizeof address.sun_path)
+	int held = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (held < 0)
 		return -1;
-	memcpy(address.sun_path, path, strlen(path) + 1);
+	snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/keeper", held);
 	int connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connection < 0)
-		return -1;
-	set_limits(connection, ANSWER_LIMIT_S, 0);
-	if (connect(connection, (struct sockaddr *)&address, sizeof address) == 0 && is_own_user(connection))
+	int is_there = connection >= 0 && connect(connection, (struct sockaddr *)&address, sizeof address) == 0 && is_own_user(connection);
+	close(held);
+	if (is_there)
 		return connection;
-	close(connection);
+	if (connection >= 0)
+		close(connection);
 	return -1;
 }
 
 /* Maps it, where it is as large as was said. */
 static int take_memory(struct kept *kept, const struct message *message, int descriptor)
 {
+	const int protection = message->name.role == KEPT_PLAN ? PROT_READ : PROT_READ | PROT_WRITE; /* plans are sealed */
 	struct stat status;
-	*kept = (struct kept){.role = message->role, .memory = {.descriptor = descriptor, .size = message->size}};
-	memcpy(kept->id, message->id, sizeof kept->id);
+	*kept = (struct kept){.name = message->name, .memory = {.descriptor = descriptor, .size = message->size}};
 	if (fstat(descriptor, &status) || (uint64_t)status.st_size != message->size)
 		return -1;
-	void *at = mmap(NULL, message->size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+	void *at = mmap(NULL, message->size, protection, MAP_SHARED, descriptor, 0);
 	kept->memory.at = at == MAP_FAILED ? NULL : at;
 	return kept->memory.at ? 0 : -1;
 }
 
-unsigned keeper_take_over(const char *path, struct kept **list, int *connection)
+/* 1: more may come. 0: that was all. -1: it has gone, or is none of ours. */
+static int take_one(int connection, struct kept **list, unsigned *count, unsigned *room)
 {
-	const struct message take = {.kind = MESSAGE_TAKE};
-	unsigned count = 0, room = 0;
-	*list = NULL;
-	*connection = connect_to(path);
-	if (*connection < 0 || send_message(*connection, &take, -1))
+	struct message message;
+	int descriptor;
+	if (receive_message(connection, &message, &descriptor) <= 0)
+		return -1;
+	if (message.kind == MESSAGE_END)
 		return 0;
-	for (;;) {
-		struct message message;
-		int descriptor;
-		if (receive_message(*connection, &message, &descriptor) <= 0 || message.kind != MESSAGE_KEEP || descriptor < 0)
-			break;
-		if (count == room) {
-			room = room ? 2 * room : 64;
-			struct kept *grown = realloc(*list, room * sizeof *grown);
-			if (!grown) {
-				close(descriptor);
-				break;
-			}
-			*list = grown;
-		}
-		if (take_memory(&(*list)[count], &message, descriptor))
+	if (message.kind != MESSAGE_KEEP || descriptor < 0)
+		return -1;
+	if (*count == *room) {
+		*room = *room ? 2 * *room : 64;
+		struct kept *grown = realloc(*list, *room * sizeof *grown);
+		if (!grown) {
 			close(descriptor);
-		else
-			count++;
+			return -1;
+		}
+		*list = grown;
 	}
-	return count;
+	if (take_memory(&(*list)[*count], &message, descriptor))
+		close(descriptor);
+	else
+		(*count)++;
+	return 1;
 }
 
-void keeper_taken_over(int connection)
+static void drop_list(struct kept **list, unsigned *count)
 {
-	const struct message end = {.kind = MESSAGE_END};
-	if (connection < 0)
-		return;
-	send_message(connection, &end, -1);
-	close(connection);
+	for (unsigned i = 0; i < *count; i++)
+		memory_free(&(*list)[i].memory);
+	free(*list);
+	*list = NULL;
+	*count = 0;
+}
+
+struct keeper *keeper_join(const char *directory, struct kept **list, unsigned *count)
+{
+	const struct message take = {.kind = MESSAGE_TAKE, .size = KEEPER_VERSION};
+	unsigned room = 0;
+	int more = 1;
+	*list = NULL;
+	*count = 0;
+	struct keeper *keeper = calloc(1, sizeof *keeper);
+	int connection = keeper ? connect_to(directory) : -1;
+	if (connection < 0) {
+		free(keeper);
+		return NULL;
+	}
+	set_limits(connection, ANSWER_LIMIT_S, 0);
+	if (send_message(connection, &take, -1))
+		more = -1;
+	while (more > 0)
+		more = take_one(connection, list, count, &room);
+	if (more < 0) {
+		drop_list(list, count);
+		close(connection);
+		free(keeper);
+		return NULL;
+	}
+	set_limits(connection, 0, SEND_LIMIT_MS);
+	*keeper = (struct keeper){{keep, forget, keeper}, connection, 0};
+	return keeper;
 }

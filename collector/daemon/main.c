@@ -20,9 +20,12 @@
 #include "collector/daemon/directory.h"
 #include "collector/daemon/keeper.h"
 #include "collector/daemon/manager.h"
+#include "collector/daemon/protocol.h"
 #include "collector/daemon/server.h"
 #include "collector/daemon/state.h"
+#include "collector/session/function_state.h"
 #include "collector/session/live.h"
+#include "collector/session/router.h"
 #include "collector/session/session.h"
 
 enum { MOST_CONNECTIONS = 1024, MOST_DESCRIPTORS = 1 << 20 };
@@ -30,6 +33,7 @@ enum { MOST_CONNECTIONS = 1024, MOST_DESCRIPTORS = 1 << 20 };
 struct options {
 	char directory[PATH_MAX];
 	unsigned long idle_exit_s;
+	unsigned keep_s; /* how long programs wait for the next lorgd; 0: they do not */
 };
 
 static const char help[] =
@@ -40,10 +44,11 @@ static const char help[] =
 	"                       $XDG_RUNTIME_DIR/lorg for others); whole path, mode 0700\n"
 	"  --foreground         stay in front (it always does)\n"
 	"  --idle-exit SECONDS  end when no client, session or program has been there for so long\n"
+	"  --keep SECONDS       once it has gone, programs wait so long for the next one (300; 0: they do not)\n"
 	"  --help, --version\n"
 	"\n"
-	"It serves its own user, and root. SIGTERM ends it: programs go on, and forward only. SIGUSR1 starts it again, as\n"
-	"after a kill: programs and the sessions that persist go on.\n";
+	"It serves its own user, and root. After SIGTERM, as after a kill, programs go on, and the next lorgd finds them and\n"
+	"the sessions that persist as they were; SIGUSR1 does both at once. After SIGINT nothing stays.\n";
 
 /* ---- options ------------------------------------------------------------------------ */
 
@@ -62,13 +67,14 @@ static void set_directory(struct options *options, const char *path)
 	snprintf(options->directory, sizeof options->directory, "%s", path);
 }
 
-static void set_idle_exit(struct options *options, const char *text)
+static unsigned long seconds_of(const char *option, const char *text)
 {
 	char *end;
 	errno = 0;
-	options->idle_exit_s = strtoul(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end || errno || options->idle_exit_s > 86400ul * 365)
-		usage("--idle-exit", text, "give whole seconds");
+	unsigned long seconds = strtoul(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno || seconds > 86400ul * 365)
+		usage(option, text, "give whole seconds");
+	return seconds;
 }
 
 static void print_and_end(const char *text)
@@ -80,9 +86,11 @@ static void print_and_end(const char *text)
 static void parse(struct options *options, int argc, char **argv)
 {
 	static const struct option names[] = {{"directory", required_argument, NULL, 'd'}, {"foreground", no_argument, NULL, 'f'},
-					      {"idle-exit", required_argument, NULL, 'i'}, {"help", no_argument, NULL, 'h'},
-					      {"version", no_argument, NULL, 'V'},	   {NULL, 0, NULL, 0}};
+					      {"idle-exit", required_argument, NULL, 'i'}, {"keep", required_argument, NULL, 'k'},
+					      {"help", no_argument, NULL, 'h'},		   {"version", no_argument, NULL, 'V'},
+					      {NULL, 0, NULL, 0}};
 	int key;
+	options->keep_s = KEEPER_PATIENCE_S;
 	opterr = 0;
 	while ((key = getopt_long(argc, argv, "+:hV", names, NULL)) != -1) {
 		switch (key) {
@@ -92,7 +100,10 @@ static void parse(struct options *options, int argc, char **argv)
 		case 'f':
 			break;
 		case 'i':
-			set_idle_exit(options, optarg);
+			options->idle_exit_s = seconds_of("--idle-exit", optarg);
+			break;
+		case 'k':
+			options->keep_s = (unsigned)seconds_of("--keep", optarg);
 			break;
 		case 'h':
 			print_and_end(help);
@@ -126,12 +137,8 @@ struct daemon {
 	char **arguments;
 	struct keeper *keeper; /* NULL: there is none, and a restart finds nothing */
 	struct state *state;
-	/* What one that was killed has left; its keeper waits until it is told. */
-	struct kept *kept;
-	unsigned kept_count;
-	int old_keeper;
 	const struct memory *old_state; /* NULL: there is nothing to go on with */
-	struct adopted adopted;
+	struct adopted adopted; /* what one that has gone has left */
 };
 
 static int complain(const struct directory_failure *failure)
@@ -162,6 +169,7 @@ static int take_signals(struct daemon *daemon)
 	sigaddset(&set, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN); /* a tracer's end is an error of its write */
+	signal(SIGXFSZ, SIG_IGN); /* likewise, a file that may not grow */
 	daemon->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	return daemon->signals < 0 ? -1 : 0;
 }
@@ -177,6 +185,9 @@ static void reload(void *context)
 	struct daemon *daemon = context;
 	struct directory_failure failure;
 	manager_notify_reloading();
+	int listener = directory_listen_again(&daemon->directory);
+	if (listener >= 0)
+		server_listen(daemon->server, listener);
 	if (directory_write_programs(&daemon->directory, programs_value(daemon), &failure))
 		complain(&failure);
 	manager_notify("READY=1");
@@ -184,100 +195,85 @@ static void reload(void *context)
 
 /* ---- what one that was killed has left ---------------------------------------------------- */
 
+/* What nobody has taken is of no use to anyone. */
 static void drop_kept(struct daemon *daemon)
 {
-	for (unsigned i = 0; i < daemon->kept_count; i++)
-		if (daemon->kept[i].memory.at)
-			memory_free(&daemon->kept[i].memory);
-	for (uint32_t i = 0; i < daemon->adopted.count; i++)
-		if (daemon->adopted.arenas[i].memory.at)
-			memory_free(&daemon->adopted.arenas[i].memory);
-	free(daemon->adopted.arenas);
-	free(daemon->kept);
-	daemon->adopted = (struct adopted){.node = {.descriptor = -1}};
-	daemon->kept = NULL;
-	daemon->kept_count = 0;
+	struct adopted *adopted = &daemon->adopted;
+	const struct keeping *keeping = keeper_keeping(daemon->keeper);
+	for (uint32_t i = 0; i < adopted->count; i++) {
+		if (!adopted->list[i].memory.at)
+			continue;
+		forget_memory(keeping, adopted->list[i].name.id);
+		memory_free(&adopted->list[i].memory);
+	}
+	free(adopted->list);
+	*adopted = (struct adopted){.list = NULL};
 	daemon->old_state = NULL;
 }
 
-/* Of functions that were hooked for it: nobody is left that could read what they tell. */
-static void close_control(const struct memory *memory)
+/* Who was killed while the next one's was made has left two. */
+static void find_state(struct daemon *daemon)
 {
-	struct lorg_control *control = (struct lorg_control *)memory->at;
-	const struct lorg_control head = *control; /* copied, then checked */
-	uint64_t size = (uint64_t)head.function_count * sizeof(struct lorg_function_control);
-	if (head.magic != LORG_CONTROL_MAGIC || head.functions % 8 || head.functions > memory->size || memory->size - head.functions < size)
-		return;
-	struct lorg_function_control *functions = (struct lorg_function_control *)(memory->at + head.functions);
-	for (uint32_t i = 0; i < head.function_count; i++)
-		__atomic_store_n(&functions[i].gate, 0, __ATOMIC_RELAXED);
-	__atomic_add_fetch(&control->generation, 1, __ATOMIC_RELEASE);
+	uint32_t at = 0;
+	for (struct kept *kept; (kept = kept_next(&daemon->adopted, KEPT_STATE, &at));) {
+		struct lorg_clock clock;
+		uint8_t trace_uuid[16];
+		uint64_t epoch;
+		if (state_read(&kept->memory, &clock, trace_uuid, &epoch) || epoch < daemon->epoch)
+			continue;
+		daemon->epoch = epoch;
+		daemon->adopted.clock = clock;
+		memcpy(daemon->adopted.trace_uuid, trace_uuid, sizeof trace_uuid);
+		daemon->old_state = &kept->memory;
+	}
 }
 
-static void adopt(struct daemon *daemon, struct kept *kept)
+static int has_node(struct daemon *daemon)
 {
-	struct adopted *adopted = &daemon->adopted;
-	switch (kept->role) {
-	case KEPT_NODE:
-		adopted->node = kept->memory;
-		memcpy(adopted->node_id, kept->id, sizeof adopted->node_id);
-		kept->memory.at = NULL;
-		break;
-	case KEPT_ARENA:
-		adopted->arenas[adopted->count].memory = kept->memory;
-		memcpy(adopted->arenas[adopted->count++].id, kept->id, sizeof kept->id);
-		kept->memory.at = NULL;
-		break;
-	case KEPT_CONTROL:
-		close_control(&kept->memory);
-		break;
-	case KEPT_STATE:
-		break;
-	}
+	uint32_t at = 0;
+	return kept_next(&daemon->adopted, KEPT_NODE, &at) != NULL;
 }
 
 static void find_kept(struct daemon *daemon)
 {
-	char path[PATH_MAX];
-	snprintf(path, sizeof path, "%.4000s/keeper", daemon->directory.path);
-	daemon->kept_count = keeper_take_over(path, &daemon->kept, &daemon->old_keeper);
-	daemon->adopted.node.descriptor = -1;
-	daemon->adopted.arenas = calloc(daemon->kept_count ? daemon->kept_count : 1, sizeof(struct adopted_memory));
-	for (unsigned i = 0; daemon->adopted.arenas && i < daemon->kept_count; i++)
-		if (daemon->kept[i].role == KEPT_STATE &&
-		    state_read(&daemon->kept[i].memory, &daemon->adopted.clock, daemon->adopted.trace_uuid, &daemon->epoch) == 0)
-			daemon->old_state = &daemon->kept[i].memory;
+	daemon->keeper = keeper_join(daemon->directory.path, &daemon->adopted.list, &daemon->adopted.count);
+	find_state(daemon);
 	daemon->epoch++;
-	for (unsigned i = 0; daemon->old_state && i < daemon->kept_count; i++)
-		adopt(daemon, &daemon->kept[i]);
 	/* Programs of another version, or of one that was killed while it began: they go on, and forward only. */
-	if (!daemon->adopted.node.at)
+	if (!daemon->old_state || !has_node(daemon))
 		drop_kept(daemon);
 }
 
 static void start_keeper(struct daemon *daemon)
 {
-	int listener = directory_socket(&daemon->directory, "keeper", SOCK_SEQPACKET);
-	if (listener < 0)
-		return;
-	daemon->keeper = keeper_start(listener);
-	close(listener);
+	int listener = daemon->keeper ? -1 : directory_socket(&daemon->directory, "keeper", SOCK_SEQPACKET);
+	if (listener >= 0) {
+		daemon->keeper = keeper_start(listener);
+		close(listener);
+	}
+	keeper_set_patience(daemon->keeper, daemon->options.keep_s ? daemon->options.keep_s : KEEPER_PATIENCE_S);
 }
 
 /* Sessions are as they were, and programs are led here. */
 static void go_on(struct daemon *daemon)
 {
+	struct sessions *sessions = collector_sessions(daemon->collector);
+	collector_take_over(daemon->collector, &daemon->adopted);
+	function_state_take_over(sessions, &daemon->adopted);
+	flags_take_over(sessions, &daemon->adopted);
 	if (daemon->old_state) {
+		sessions_take_over(sessions, daemon->epoch);
 		state_restore(daemon->old_state, server_service(daemon->server));
-		sessions_adopt(collector_sessions(daemon->collector));
+		sessions_adopt(sessions);
+		function_state_resume(sessions, &daemon->adopted);
 		collector_lead_adopted(daemon->collector);
 		collector_pass(daemon->collector);
-		state_restore_functions(daemon->old_state, server_service(daemon->server));
 	}
-	drop_kept(daemon);
-	keeper_taken_over(daemon->old_keeper);
-	daemon->state = state_create(daemon->collector, daemon->epoch, keeper_keeping(daemon->keeper));
+	daemon->state = state_create(daemon->collector, daemon->epoch);
 	state_save(daemon->state, server_service(daemon->server));
+	/* From now on it counts: only then the one before goes. */
+	state_keep(daemon->state, keeper_keeping(daemon->keeper));
+	drop_kept(daemon);
 }
 
 /* A socket that was handed over is handed on. */
@@ -296,30 +292,43 @@ static void hand_on_listener(const struct daemon *daemon)
 		dup2(daemon->directory.listener, 3);
 }
 
+/* What the next one goes on with is as it should be; nothing comes behind it. */
+static void let_go(struct daemon *daemon)
+{
+	server_let_go(daemon->server);
+	state_save(daemon->state, server_service(daemon->server));
+	sessions_rest(collector_sessions(daemon->collector), ENDED_BY_RESTART);
+	server_say_goodbye(daemon->server);
+}
+
 /*
  * SIGUSR1: this process becomes the lorgd that is installed now. The keeper sees only that this one has gone.
  */
 static void restart(void *context)
 {
 	struct daemon *daemon = context;
-	manager_notify_reloading();
-	server_let_go(daemon->server);
-	state_save(daemon->state, server_service(daemon->server));
-	if (!daemon->keeper || !daemon->program[0]) {
-		lorg_error("lorgd", "there is no keeper", "stop it and start it again");
-		manager_notify("READY=1");
+	if (!daemon->keeper || !daemon->program[0] || access(daemon->program, X_OK)) {
+		lorg_error("lorgd", daemon->keeper ? "its program is not where it was" : "there is no keeper", "stop it and start it again");
 		return;
 	}
+	manager_notify_reloading();
+	let_go(daemon);
 	hand_on_listener(daemon);
 	execv(daemon->program, daemon->arguments);
-	lorg_error(daemon->program, strerror(errno), "install lorgd there, and send SIGUSR1 again");
-	manager_notify("READY=1");
+	lorg_error(daemon->program, strerror(errno), "start lorgd again");
+	exit(EXIT_STATUS_FAILURE);
 }
 
 static void changed(void *context)
 {
 	struct daemon *daemon = context;
 	state_save(daemon->state, server_service(daemon->server));
+}
+
+static void alive(void *context)
+{
+	(void)context;
+	manager_notify("WATCHDOG=1");
 }
 
 static int open_collector(struct daemon *daemon)
@@ -355,6 +364,8 @@ static int open_server(struct daemon *daemon)
 		.reload = reload,
 		.restart = restart,
 		.changed = changed,
+		.alive_ns = manager_watch_ns(),
+		.alive = alive,
 		.context = daemon,
 	};
 	daemon->server = server_create(&settings);
@@ -383,12 +394,14 @@ static int start(struct daemon *daemon)
 	if (open_collector(daemon) || open_server(daemon))
 		return -1;
 	go_on(daemon);
+	keeper_set_way(daemon->keeper, daemon->directory.path, programs_value(daemon));
 	if (directory_write_programs(&daemon->directory, programs_value(daemon), &failure))
 		return complain(&failure);
 	manager_notify("READY=1\nSTATUS=waiting for programs and clients");
 	return 0;
 }
 
+/* Nothing of it is left anywhere. */
 static void end(struct daemon *daemon)
 {
 	manager_notify("STOPPING=1");
@@ -403,9 +416,18 @@ static void end(struct daemon *daemon)
 	directory_close(&daemon->directory);
 }
 
+/* What the next one goes on with stays as it is, with the keeper. */
+static void leave(struct daemon *daemon)
+{
+	manager_notify("STOPPING=1");
+	let_go(daemon);
+	keeper_leave(daemon->keeper);
+	directory_leave(&daemon->directory);
+}
+
 int main(int argc, char **argv)
 {
-	struct daemon daemon = {.directory = {.lock = -1, .listener = -1}, .signals = -1, .old_keeper = -1};
+	struct daemon daemon = {.directory = {.lock = -1, .listener = -1}, .signals = -1};
 	parse(&daemon.options, argc, argv);
 	daemon.arguments = argv;
 	if (readlink("/proc/self/exe", daemon.program, sizeof daemon.program - 1) < 0)
@@ -415,6 +437,9 @@ int main(int argc, char **argv)
 		lorg_error("lorgd", strerror(errno), "start it again");
 		status = EXIT_STATUS_FAILURE;
 	}
-	end(&daemon);
+	if (status == 0 && daemon.keeper && daemon.options.keep_s && server_is_relieved(daemon.server))
+		leave(&daemon);
+	else
+		end(&daemon);
 	return status;
 }

@@ -73,6 +73,13 @@ void manager_notify(const char *state)
 	close(descriptor);
 }
 
+uint64_t manager_watch_ns(void)
+{
+	const char *period = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+	uint64_t us = period && (!pid || strtol(pid, NULL, 10) == getpid()) ? strtoull(period, NULL, 10) : 0;
+	return us * 1000 / 2;
+}
+
 void manager_notify_reloading(void)
 {
 	char state[80];

@@ -60,7 +60,7 @@ static enum life life_of(struct family *family, uint32_t index, struct process *
 
 static int is_slab(const struct family *family, uint32_t chunk)
 {
-	return lorg_chunk_word_state(__atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE)) == LORG_CHUNK_SLAB;
+	return lorg_chunk_word_is_slab_in_use(__atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE));
 }
 
 static int is_asked_for(const struct family *family, uint32_t index, const struct image *program, pid_t except)

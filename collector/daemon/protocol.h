@@ -17,7 +17,7 @@
  *   {session_create, Name, Tracer, Options}    {ok, {Name, Number}}
  *   {session_destroy, Session}                 true, false
  *   {session_info, Of}                         [{Name, Number} ..] or undefined
- *   {session_limit, Session, [{events, N}, {rate, N}, {memory, N}]}   true
+ *   {session_limit, Session, [{events, N}, {rate, N}, {memory, N}]}   true. rate: a second, {N, Ns}: in so many ns
  *   {process, Session, Procs, How, FlagList}   number
  *   {port, Session, Ports, How, FlagList}      number
  *   {function, Session, Pattern, Match, Options}   {Number, [{{M,F,A}, "why"} ..]}: functions, and those that were refused
@@ -50,10 +50,18 @@ enum frame_kind {
 	/* To a client tracer. number: of the session. */
 	FRAME_PACKET = 3,    /* one CTF packet, as in a stream file: struct lorg_packet and events */
 	FRAME_DELIVERED = 4, /* the term {trace_delivered, Tracee, Ref}; after all packets that it speaks of */
-	FRAME_LOST = 5,	     /* uint64_t: events that were dropped for this client since the last frame */
+	FRAME_LOST = 5,	     /* struct frame_lost */
 	FRAME_ENDED = 6,     /* text: why the session is no more */
 	FRAME_TEXT = 7,	     /* a message that the session's tracer module lets through, to its creator: a term */
 };
+
+/* Events that were dropped since the last frame; and those of which it is not known whether the session would have had them. */
+struct frame_lost {
+	uint64_t count, perhaps;
+};
+
+/* What FRAME_ENDED says where lorgd goes on at once as a new one: what was asked may be asked again. */
+#define ENDED_BY_RESTART "lorgd is started again"
 
 enum {
 	FRAME_REQUEST_MAXIMUM = 1 << 20, /* bytes; a longer one closes the connection */

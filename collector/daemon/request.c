@@ -15,7 +15,10 @@
 #include "collector/term/printer.h"
 #include "collector/term/reader.h"
 
-enum { DELIVERIES = 256 /* of one connection that wait at once */ };
+enum {
+	DELIVERIES = 256,    /* of one connection that wait at once */
+	ARITY_MAXIMUM = 254, /* what an index of functions can say */
+};
 
 /* ---- answers -------------------------------------------------------------- */
 
@@ -242,10 +245,14 @@ int parse_mfa(struct asking *asking, lorg_term term, int any_allowed, struct mfa
 		return badarg(asking, "function is %s: module and function are atoms", said(asking, term));
 	mfa->arity = -1;
 	int any_arity = is_atom(asking, third, "_");
-	if (!any_arity && (!lorg_get_integer(asking->terms, third, &mfa->arity) || mfa->arity < 0 || mfa->arity > 255))
-		return badarg(asking, "function is %s: an arity is a number from 0 to 255, or '_'", said(asking, term));
-	if (!any_allowed && (!mfa->module[0] || !mfa->function[0] || any_arity))
+	if (!any_arity && !lorg_get_integer(asking->terms, third, &mfa->arity))
+		return badarg(asking, "function is %s: an arity is a number, or '_'", said(asking, term));
+	mfa->is_none = !any_arity && (mfa->arity < 0 || mfa->arity > ARITY_MAXIMUM);
+	if (!any_allowed && (!mfa->module[0] || !mfa->function[0]))
 		return badarg(asking, "function is %s: '_' cannot stand here", said(asking, term));
+	if (!any_allowed && any_arity)
+		return badarg(asking, "function is %s: '_' cannot stand here: give the number of its arguments (%s:%s/1)",
+			      said(asking, term), mfa->module, mfa->function);
 	if ((!mfa->module[0] && mfa->function[0]) || (!mfa->function[0] && !any_arity))
 		return badarg(asking, "function is %s: '_' stands for the arity, the function and arity, or all three", said(asking, term));
 	return 0;
@@ -277,7 +284,7 @@ static const char tracer_forms[] =
 static struct tracer *made(struct asking *asking, struct tracer *tracer, const char *path, const char *why)
 {
 	if (!tracer)
-		badarg(asking, "tracer: %s: %s", path, why ? why : strerror(errno));
+		badarg(asking, "tracer: %s: %s", path, why ? why : errno ? strerror(errno) : "it cannot be used for that");
 	return tracer;
 }
 
@@ -302,7 +309,7 @@ struct tracer *make_tracer(struct asking *asking, lorg_term term, const char *na
 		return made(asking, tracer, "client", "there is no memory");
 	}
 	const lorg_term *parts = lorg_get_tuple(asking->terms, term, &arity);
-	if (!parts || arity < 2 || arity > 3 || !lorg_is_atom(parts[0]) || string_text(asking, parts[1], path, sizeof path)) {
+	if (!parts || arity < 2 || arity > 3 || !lorg_is_atom(parts[0]) || string_text(asking, parts[1], path, sizeof path) || !path[0]) {
 		badarg(asking, "tracer is %s, not %s", said(asking, term), tracer_forms);
 		return NULL;
 	}
@@ -331,7 +338,13 @@ static void forward(struct tracer *tracer, const char *text, size_t length)
 	if (connection->output_length < CONNECTION_TEXT_PAUSE)
 		connection_put(connection, FRAME_TEXT, tracer->number, text, length, NULL);
 	else
-		tracer->operations->lost(tracer, 1);
+		tracer->operations->lost(tracer, 1, 0);
+}
+
+/* Who made the session of a file or a plug-in would not know otherwise. */
+static void tell_end(struct tracer *tracer, const char *why)
+{
+	connection_put(tracer->forward_context, FRAME_ENDED, tracer->number, why, strlen(why), NULL);
 }
 
 static void session_create(struct asking *asking)
@@ -340,10 +353,6 @@ static void session_create(struct asking *asking)
 	int persist;
 	if (atom_text(asking, asking->argument[0], name)) {
 		badarg(asking, "name is %s, not an atom", said(asking, asking->argument[0]));
-		return;
-	}
-	if (strlen(name) >= sizeof ((struct session *)0)->name) {
-		badarg(asking, "name is longer than 63 bytes");
 		return;
 	}
 	if (parse_options(asking, asking->argument[2], &persist))
@@ -357,6 +366,7 @@ static void session_create(struct asking *asking)
 		return;
 	tracer->forward = forward;
 	tracer->forward_context = asking->connection;
+	tracer->ended = client_is(tracer) ? NULL : tell_end;
 	const struct session *session = session_add(asking->sessions, name, tracer, persist ? NULL : asking->connection, persist);
 	fputs("{ok,", asking->out);
 	answer_session(asking->out, session);
@@ -368,6 +378,10 @@ static void session_destroy(struct asking *asking)
 	struct session *session;
 	if (!find_session(asking, asking->argument[0], &session))
 		return;
+	if (session && session_functions_leave(asking->sessions, session)) {
+		asking->again = 1;
+		return;
+	}
 	if (session)
 		session_remove(asking->sessions, session, "it was destroyed");
 	fputs(session ? "true" : "false", asking->out);
@@ -380,21 +394,36 @@ static void session_tracer(struct asking *asking)
 		fputs(session->tracer->operations->term(session->tracer), asking->out);
 }
 
+/* N: a second; {N, Ns}. */
+static int parse_rate(struct asking *asking, lorg_term term, struct session_limits *limits)
+{
+	uint32_t arity = 0;
+	const lorg_term *pair = lorg_get_tuple(asking->terms, term, &arity);
+	uint64_t number, ns = 0;
+	if (pair && (arity != 2 || !lorg_get_unsigned(asking->terms, pair[1], &ns) || !ns))
+		return -1;
+	if (!lorg_get_unsigned(asking->terms, pair ? pair[0] : term, &number))
+		return -1;
+	limits->rate = number;
+	limits->rate_ns = ns;
+	return 0;
+}
+
 static int parse_limit(struct asking *asking, lorg_term term, struct session_limits *limits)
 {
 	uint64_t value;
 	uint32_t arity = 0;
 	const lorg_term *pair = lorg_get_tuple(asking->terms, term, &arity);
+	if (pair && arity == 2 && is_atom(asking, pair[0], "rate") && parse_rate(asking, pair[1], limits) == 0)
+		return 0;
 	if (!pair || arity != 2 || !lorg_get_unsigned(asking->terms, pair[1], &value))
-		return badarg(asking, "limit is %s, not {events, N}, {rate, N} or {memory, N}", said(asking, term));
+		return badarg(asking, "limit is %s, not {events, N}, {rate, N}, {rate, {N, Ns}} or {memory, N}", said(asking, term));
 	if (is_atom(asking, pair[0], "events"))
 		limits->events = value;
-	else if (is_atom(asking, pair[0], "rate"))
-		limits->rate = value;
 	else if (is_atom(asking, pair[0], "memory"))
 		limits->memory = value;
 	else
-		return badarg(asking, "limit is %s, not {events, N}, {rate, N} or {memory, N}", said(asking, term));
+		return badarg(asking, "limit is %s, not {events, N}, {rate, N}, {rate, {N, Ns}} or {memory, N}", said(asking, term));
 	return 0;
 }
 
@@ -636,8 +665,10 @@ void service_forget(struct service *service, struct connection *connection)
 			continue;
 		if (client_is(session->tracer) && client_connection(session->tracer) == connection)
 			client_connect(session->tracer, NULL);
-		if (session->tracer->forward_context == connection)
+		if (session->tracer->forward_context == connection) {
 			session->tracer->forward = NULL;
+			session->tracer->ended = NULL;
+		}
 		if (session->owner == connection)
 			session_remove(service->sessions, session, "its creator has gone");
 	}

@@ -16,13 +16,6 @@
 struct sessions;
 struct pending; /* a request whose answer comes later */
 
-/* A function/4 of a session that persists: asked again after a restart, in the order in which they came. */
-struct kept_request {
-	struct kept_request *next;
-	uint64_t session; /* its number */
-	char text[];	  /* {function,Number,Pattern,Match,Options} */
-};
-
 struct service {
 	struct sessions *sessions;
 	const char *node_name;
@@ -32,12 +25,7 @@ struct service {
 	void *context;
 	uint64_t references; /* given so far */
 	struct pending *pending;
-	struct kept_request *functions, **functions_end; /* NULL: none */
 };
-
-/* Those of sessions that are over are forgotten. */
-void service_tidy(struct service *service);
-void service_free(struct service *service);
 
 /* Serves one frame (connection->again: not yet); the answer is put into the connection, here or (connection->waits_for) later. */
 void service_request(struct service *service, struct connection *connection, const struct frame *frame);

@@ -19,6 +19,7 @@
 #include "collector/daemon/client.h"
 #include "collector/daemon/protocol.h"
 #include "collector/daemon/request.h"
+#include "collector/session/function_state.h"
 #include "collector/session/router.h"
 
 enum {
@@ -43,11 +44,12 @@ struct server {
 	unsigned count, turn;
 	uint64_t input_of_all;
 	uint64_t passed_ns, pass_ns; /* the last pass, and when the next is due */
-	uint64_t tidy_ns, idle_ns;
+	uint64_t tidy_ns, idle_ns, alive_ns;
 	uint64_t accept_ns; /* the listener rests until then; 0: it does not */
 	int served; /* a request, since `changed` was called */
 	unsigned sessions; /* as many as there were then */
-	int stop;
+	uint64_t function_changes; /* likewise: function_state.h */
+	int stop, relieved;
 };
 
 /* ---- set-up ---------------------------------------------------------------------- */
@@ -209,6 +211,14 @@ static void rest_listener(struct server *server)
 	server->accept_ns = clock_monotonic_ns() + ACCEPT_REST_NS;
 }
 
+void server_listen(struct server *server, int listener)
+{
+	close(server->settings.listener); /* and with it, its place in the epoll set */
+	server->settings.listener = listener;
+	server->accept_ns = 0;
+	watch(server, listener, SOURCE_LISTENER);
+}
+
 static void accept_some(struct server *server)
 {
 	for (int i = 0; i < ACCEPTED_AT_ONCE; i++) {
@@ -237,13 +247,23 @@ static int may_be_read(const struct connection *connection)
 	return may_be_served(connection) && !connection->ended && !connection_has_frame(connection);
 }
 
+/* Requests that only ask: for these the sessions are as they were. */
+static int may_change(const struct frame *frame)
+{
+	static const char *const asking[] = {"{session_info,", "{info,", "{programs", "{delivered,", "{tracer,", "{hello,"};
+	for (size_t i = 0; i < sizeof asking / sizeof *asking; i++)
+		if (frame->length >= strlen(asking[i]) && memcmp(frame->data, asking[i], strlen(asking[i])) == 0)
+			return 0;
+	return 1;
+}
+
 static void serve(struct server *server, struct connection *connection)
 {
 	struct frame frame;
 	for (int i = 0; i < SERVED_AT_ONCE && may_be_served(connection) && connection_next(connection, &frame); i++) {
 		connection->active_ns = clock_monotonic_ns();
+		server->served |= may_change(&frame);
 		service_request(&server->service, connection, &frame);
-		server->served = 1;
 		if (connection->again)
 			connection_unread(connection, &frame);
 		collector_hurry(server->settings.collector);
@@ -271,6 +291,19 @@ static void watch_for(struct server *server, struct connection *connection)
 	connection->watched = wanted;
 }
 
+/* Before anybody is told of it: what was answered outlives us. */
+static void tell_changes(struct server *server)
+{
+	const struct sessions *sessions = server->service.sessions;
+	uint64_t changes = function_state_changes(sessions);
+	if (!server->served && server->sessions == sessions->count && server->function_changes == changes)
+		return;
+	server->served = 0;
+	server->sessions = sessions->count;
+	server->function_changes = changes;
+	server->settings.changed(server->settings.context);
+}
+
 static void take_turn(struct server *server, struct connection *connection)
 {
 	uint32_t ready = connection->ready;
@@ -280,6 +313,7 @@ static void take_turn(struct server *server, struct connection *connection)
 	else if ((ready & (EPOLLHUP | EPOLLERR)) && (connection->waits_for || connection->first))
 		connection->failed = 1; /* nobody is there to read it */
 	serve(server, connection);
+	tell_changes(server);
 	if (connection->first && !connection->failed)
 		connection_send(connection);
 	watch_for(server, connection);
@@ -322,8 +356,17 @@ static void check_idle(struct server *server, uint64_t now_ns)
 		server->stop = 1;
 }
 
+static void say_alive(struct server *server, uint64_t now_ns)
+{
+	if (!server->settings.alive_ns || now_ns < server->alive_ns)
+		return;
+	server->alive_ns = now_ns + server->settings.alive_ns;
+	server->settings.alive(server->settings.context);
+}
+
 static void tidy(struct server *server, uint64_t now_ns)
 {
+	say_alive(server, now_ns);
 	if (server->accept_ns && now_ns >= server->accept_ns) {
 		server->accept_ns = 0;
 		watch(server, server->settings.listener, SOURCE_LISTENER);
@@ -347,20 +390,16 @@ static void take_signals(struct server *server)
 			server->settings.restart(server->settings.context);
 		else
 			server->stop = 1;
+		server->relieved |= signal.ssi_signo == SIGTERM;
 	}
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------- */
-
-static void tell_changes(struct server *server)
+int server_is_relieved(const struct server *server)
 {
-	if (!server->served && server->sessions == server->service.sessions->count)
-		return;
-	server->served = 0;
-	server->sessions = server->service.sessions->count;
-	service_tidy(&server->service);
-	server->settings.changed(server->settings.context);
+	return server->relieved;
 }
+
+/* ---- the loop ------------------------------------------------------------------------------------- */
 
 static int wait_for_events(struct server *server, struct epoll_event *events, int room)
 {
@@ -432,8 +471,12 @@ void server_let_go(struct server *server)
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
 		struct session *session = session_at(server->service.sessions, slot);
 		if (session && !session->persist)
-			session_remove(server->service.sessions, session, "lorgd is started again");
+			session_remove(server->service.sessions, session, ENDED_BY_RESTART);
 	}
+}
+
+void server_say_goodbye(struct server *server)
+{
 	say_goodbye(server);
 }
 
@@ -444,7 +487,6 @@ void server_end(struct server *server)
 	say_goodbye(server);
 	for (unsigned i = 0; i < server->count; i++)
 		connection_free(server->connections[i]);
-	service_free(&server->service);
 	close(server->epoll);
 	free(server->connections);
 	free(server);

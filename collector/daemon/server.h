@@ -26,6 +26,8 @@ struct server_settings {
 	void (*reload)(void *context);
 	void (*restart)(void *context); /* behind this process, another one goes on: does not return, where all is well */
 	void (*changed)(void *context); /* sessions may be others than before */
+	uint64_t alive_ns; /* how often `alive` is called while all is well; 0: never */
+	void (*alive)(void *context);
 	void *context;
 };
 
@@ -35,10 +37,16 @@ struct server *server_create(const struct server_settings *settings);
 struct service;
 struct service *server_service(struct server *server);
 
+/* Clients come by this listener from now on; the one before is closed. */
+void server_listen(struct server *server, int listener);
 /* Until it is told to end. 0, or -1 with errno. */
 int server_run(struct server *server);
-/* Before a restart: sessions that do not persist end, and clients are told. */
+/* It was told to end (SIGTERM), and another one may come: what is there is to be left to that. */
+int server_is_relieved(const struct server *server);
+/* Before a restart: sessions that do not persist end. */
 void server_let_go(struct server *server);
+/* Clients get what they take at once. */
+void server_say_goodbye(struct server *server);
 /* Ends the sessions and the collector, tells clients, and frees all. */
 void server_end(struct server *server);
 

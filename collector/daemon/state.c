@@ -7,29 +7,47 @@
 #include <string.h>
 
 #include "collector/collect/collector.h"
+#include "collector/collect/journal.h"
+#include "collector/command/error.h"
 #include "collector/daemon/asking.h"
 #include "collector/daemon/client.h"
+#include "collector/session/function_state.h"
 #include "collector/session/sessions.h"
 #include "collector/session/tracer.h"
 #include "collector/term/reader.h"
 
-enum { STATE_MAGIC = 0x7367726c /* "lrgs" */, STATE_VERSION = 2, STATE_TEXT = 1 << 20, STATE_PARTS = 13 };
+enum { STATE_MAGIC = 0x7367726c /* "lrgs" */, STATE_VERSION = 5, STATE_PARTS = 13 };
 
-/* Two texts in turn: whoever is killed while it writes leaves the other. Lines, a term each. */
+/* Sparse; smaller where limits are tight. */
+static const uint64_t rooms[] = {64 << 20, 8 << 20, 1 << 20};
+
+/*
+ * Two copies in turn: whoever is killed while it writes leaves the other. Each: lines, a term each, of the sessions, and behind them
+ * what they ask of functions (session/function_state.h).
+ */
+struct copy {
+	uint64_t lines_length, functions_length;
+};
+
 struct shape {
-	uint32_t magic, version;
+	uint32_t magic, version, abi_major, abi_minor;
 	struct lorg_clock clock;
 	uint8_t trace_uuid[16];
 	uint64_t epoch;
-	uint32_t which; /* atomic; the text that counts */
-	uint32_t length[2];
-	char text[2][STATE_TEXT];
+	uint64_t room; /* bytes of a copy; they stand behind this, one after the other */
+	uint32_t which; /* atomic; the copy that counts */
+	struct copy copy[2];
 };
 
 struct state {
 	struct memory memory;
 	uint8_t id[16];
 	const struct keeping *keeping;
+	/* What is asked of functions, as of that number of changes. */
+	void *functions;
+	size_t functions_length;
+	uint64_t changes;
+	int told_too_long;
 };
 
 static struct shape *shape_of(const struct state *state)
@@ -37,22 +55,46 @@ static struct shape *shape_of(const struct state *state)
 	return (struct shape *)state->memory.at;
 }
 
-struct state *state_create(const struct collector *collector, uint64_t epoch, const struct keeping *keeping)
+static char *bytes_of(const struct shape *shape, uint32_t which)
+{
+	return (char *)(uintptr_t)(shape + 1) + which * shape->room;
+}
+
+static int make_memory(struct state *state)
+{
+	for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+		if (memory_create(&state->memory, "lorgd-state", sizeof(struct shape) + 2 * rooms[i]))
+			continue;
+		shape_of(state)->room = rooms[i];
+		return 0;
+	}
+	return -1;
+}
+
+struct state *state_create(const struct collector *collector, uint64_t epoch)
 {
 	struct state *state = calloc(1, sizeof *state);
-	if (!state || memory_create(&state->memory, "lorgd-state", sizeof(struct shape))) {
+	if (!state || make_memory(state)) {
 		free(state);
 		return NULL;
 	}
 	random_bytes(state->id, sizeof state->id);
-	state->keeping = keeping;
 	struct shape *shape = shape_of(state);
 	collector_identity(collector, &shape->clock, shape->trace_uuid);
 	shape->version = STATE_VERSION;
+	shape->abi_major = LORG_ABI_MAJOR;
+	shape->abi_minor = LORG_ABI_MINOR;
 	shape->epoch = epoch;
 	shape->magic = STATE_MAGIC;
-	keep_memory(keeping, KEPT_STATE, state->id, &state->memory);
 	return state;
+}
+
+void state_keep(struct state *state, const struct keeping *keeping)
+{
+	if (!state)
+		return;
+	state->keeping = keeping;
+	keep_memory(keeping, KEPT_STATE, state->id, &state->memory);
 }
 
 void state_free(struct state *state)
@@ -61,6 +103,7 @@ void state_free(struct state *state)
 		return;
 	forget_memory(state->keeping, state->id);
 	memory_free(&state->memory);
+	free(state->functions);
 	free(state);
 }
 
@@ -76,9 +119,9 @@ static void put_session(FILE *out, const struct session *session)
 	const char *tracer = client_is(session->tracer) ? "client" : session->tracer->operations->term(session->tracer);
 	fprintf(out, "{session,%u,%" PRIu64 ",", session->slot, session->number);
 	answer_atom(out, session->name);
-	fprintf(out, ",%s,{%u,%u},%u,%u,{%" PRIu64 ",%" PRIu64 ",%" PRIu64 "},[", tracer, session->defaults.new_processes,
+	fprintf(out, ",%s,{%u,%u},%u,%u,{%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "},[", tracer, session->defaults.new_processes,
 		session->defaults.new_ports, session->timestamps, session->message_length, session->limits.events, session->limits.rate,
-		session->limits.memory);
+		session->limits.memory, session->limits.rate_ns);
 	for (int i = 0; i < 8; i++)
 		fprintf(out, "%s%" PRIu64, i ? "," : "", session->system_limits[i]);
 	putc(']', out);
@@ -87,29 +130,72 @@ static void put_session(FILE *out, const struct session *session)
 	fprintf(out, ",%" PRIu64 "}\n", session->since);
 }
 
-void state_save(struct state *state, const struct service *service)
+static char *lines_of(const struct service *service, size_t *length)
 {
-	struct shape *shape = state ? shape_of(state) : NULL;
-	char *text = NULL;
-	size_t length = 0;
-	FILE *out = state ? open_memstream(&text, &length) : NULL;
+	char *lines = NULL;
+	FILE *out = open_memstream(&lines, length);
 	if (!out)
-		return;
+		return NULL;
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
 		const struct session *session = session_at(service->sessions, slot);
 		if (session && session->persist)
 			put_session(out, session);
 	}
-	for (const struct kept_request *asked = service->functions; asked; asked = asked->next)
-		fprintf(out, "%s\n", asked->text);
-	uint32_t now = shape->which & 1, next = !now;
-	if (fclose(out) == 0 && length <= STATE_TEXT && (length != shape->length[now] || memcmp(text, shape->text[now], length) != 0)) {
-		memcpy(shape->text[next], text, length);
-		shape->length[next] = (uint32_t)length;
-		/* Release: the text stands before it counts. */
-		__atomic_store_n(&shape->which, next, __ATOMIC_RELEASE);
+	if (fclose(out) == 0)
+		return lines;
+	free(lines);
+	return NULL;
+}
+
+/* What has not changed is not made anew: it may be long. */
+static int look_at_functions(struct state *state, const struct service *service)
+{
+	uint64_t changes = function_state_changes(service->sessions);
+	if (state->functions && changes == state->changes)
+		return 0;
+	size_t length = 0;
+	void *functions = function_state_write(service->sessions, &length);
+	if (!functions)
+		return -1;
+	free(state->functions);
+	state->functions = functions;
+	state->functions_length = length;
+	state->changes = changes;
+	return 0;
+}
+
+static void put_copy(struct state *state, const char *lines, size_t length)
+{
+	struct shape *shape = shape_of(state);
+	const uint32_t now = shape->which & 1, next = !now;
+	const struct copy *before = &shape->copy[now];
+	struct copy *copy = &shape->copy[next];
+	const char *old = bytes_of(shape, now);
+	char *bytes = bytes_of(shape, next);
+	if (before->lines_length == length && before->functions_length == state->functions_length && memcmp(old, lines, length) == 0 &&
+	    memcmp(old + length, state->functions, state->functions_length) == 0)
+		return;
+	if (length + state->functions_length > shape->room) {
+		if (!state->told_too_long)
+			lorg_error("lorgd", "what sessions ask is too long to be kept over a restart", "destroy some that persist");
+		state->told_too_long = 1;
+		return;
 	}
-	free(text);
+	memcpy(bytes, lines, length);
+	memcpy(bytes + length, state->functions, state->functions_length);
+	copy->lines_length = length;
+	copy->functions_length = state->functions_length;
+	/* Release: the copy stands before it counts. */
+	__atomic_store_n(&shape->which, next, __ATOMIC_RELEASE);
+}
+
+void state_save(struct state *state, const struct service *service)
+{
+	size_t length = 0;
+	char *lines = state && look_at_functions(state, service) == 0 ? lines_of(service, &length) : NULL;
+	if (lines)
+		put_copy(state, lines, length);
+	free(lines);
 }
 
 /* ---- restoring ----------------------------------------------------------------------- */
@@ -117,9 +203,11 @@ void state_save(struct state *state, const struct service *service)
 static const struct shape *known_shape(const struct memory *memory)
 {
 	const struct shape *shape = (const struct shape *)memory->at;
-	if (memory->size != sizeof *shape || shape->magic != STATE_MAGIC || shape->version != STATE_VERSION)
+	if (memory->size < sizeof *shape || memory->size != sizeof *shape + 2 * shape->room || shape->magic != STATE_MAGIC || shape->version != STATE_VERSION ||
+	    shape->abi_major != LORG_ABI_MAJOR || shape->abi_minor != LORG_ABI_MINOR)
 		return NULL;
-	return shape->length[shape->which & 1] <= STATE_TEXT ? shape : NULL;
+	const struct copy *copy = &shape->copy[shape->which & 1];
+	return copy->lines_length <= shape->room && copy->functions_length <= shape->room - copy->lines_length ? shape : NULL;
 }
 
 int state_read(const struct memory *memory, struct lorg_clock *clock, uint8_t trace_uuid[16], uint64_t *epoch)
@@ -162,10 +250,20 @@ static void restore_messages(struct asking *asking, struct session *session, int
 		session_set_messages(asking->sessions, session, receiving, &messages);
 }
 
+/* The directory that it had is moved away presently. */
+static void roll_back(struct asking *asking, uint64_t number, lorg_term tracer)
+{
+	char path[PATH_ROOM];
+	uint32_t arity = 0;
+	const lorg_term *parts = lorg_get_tuple(asking->terms, tracer, &arity);
+	if (parts && arity == 2 && is_atom(asking, parts[0], "directory") && string_text(asking, parts[1], path, sizeof path) == 0)
+		journal_roll_back(asking->sessions->context->journal, number, path);
+}
+
 static void restore_session(struct asking *asking, lorg_term term)
 {
 	uint32_t arity = 0;
-	uint64_t slot, number, news[2], timestamps, message_length, limits[3], system[8], since;
+	uint64_t slot, number, news[2], timestamps, message_length, limits[4], system[8], since;
 	char name[ATOM_ROOM];
 	lorg_term part[STATE_PARTS];
 	const lorg_term *parts = lorg_get_tuple(asking->terms, term, &arity);
@@ -175,9 +273,10 @@ static void restore_session(struct asking *asking, lorg_term term)
 	if (!lorg_get_unsigned(asking->terms, part[1], &slot) || !lorg_get_unsigned(asking->terms, part[2], &number) ||
 	    atom_text(asking, part[3], name) || numbers_of(asking, part[5], news, 2) ||
 	    !lorg_get_unsigned(asking->terms, part[6], &timestamps) || !lorg_get_unsigned(asking->terms, part[7], &message_length) ||
-	    numbers_of(asking, part[8], limits, 3) || limits_of(asking, part[9], system) ||
+	    numbers_of(asking, part[8], limits, 4) || limits_of(asking, part[9], system) ||
 	    !lorg_get_unsigned(asking->terms, part[12], &since))
 		return;
+	roll_back(asking, number, part[4]);
 	struct tracer *tracer = make_tracer(asking, part[4], name, 1);
 	struct session *session = tracer ? session_restore(asking->sessions, (unsigned)slot, number, name, tracer) : NULL;
 	if (!session)
@@ -187,7 +286,7 @@ static void restore_session(struct asking *asking, lorg_term term)
 	session->since = since;
 	session->timestamps = (uint32_t)timestamps;
 	session->message_length = (uint32_t)message_length;
-	session->limits = (struct session_limits){limits[0], limits[1], limits[2]};
+	session->limits = (struct session_limits){limits[0], limits[1], limits[2], limits[3]};
 	tracer->memory_limit = limits[2];
 	memcpy(session->system_limits, system, sizeof session->system_limits);
 	if (news[1])
@@ -196,7 +295,7 @@ static void restore_session(struct asking *asking, lorg_term term)
 	restore_messages(asking, session, 1, part[11]);
 }
 
-static void restore_line(struct service *service, const char *kind, const char *line, size_t length)
+static void restore_line(struct service *service, const char *line, size_t length)
 {
 	struct lorg_terms terms;
 	struct lorg_read_error error;
@@ -211,37 +310,27 @@ static void restore_line(struct service *service, const char *kind, const char *
 	lorg_term term = lorg_read_term(&terms, line, length, NULL, &error);
 	uint32_t arity = 0;
 	const lorg_term *parts = term != LORG_NONE ? lorg_get_tuple(&terms, term, &arity) : NULL;
-	int wanted = parts && arity && is_atom(&asking, parts[0], kind);
-	if (wanted && strcmp(kind, "session") == 0)
+	if (parts && arity && is_atom(&asking, parts[0], "session"))
 		restore_session(&asking, term);
-	else if (wanted)
-		restore_function(&asking, term);
 	lorg_terms_close(&terms);
 	fclose(asking.out);
 	free(said);
 }
 
-static void restore_lines(const struct memory *memory, struct service *service, const char *kind)
+void state_restore(const struct memory *memory, struct service *service)
 {
 	const struct shape *shape = known_shape(memory);
 	if (!shape)
 		return;
 	uint32_t which = __atomic_load_n(&shape->which, __ATOMIC_ACQUIRE) & 1;
-	const char *at = shape->text[which], *end = at + shape->length[which];
+	const struct copy *copy = &shape->copy[which];
+	const char *at = bytes_of(shape, which), *end = at + copy->lines_length;
 	while (at < end) {
 		const char *line_end = memchr(at, '\n', (size_t)(end - at));
 		size_t length = line_end ? (size_t)(line_end - at) : (size_t)(end - at);
-		restore_line(service, kind, at, length);
+		restore_line(service, at, length);
 		at += length + 1;
 	}
-}
-
-void state_restore(const struct memory *memory, struct service *service)
-{
-	restore_lines(memory, service, "session");
-}
-
-void state_restore_functions(const struct memory *memory, struct service *service)
-{
-	restore_lines(memory, service, "function");
+	journal_rolled_back(service->sessions->context->journal);
+	function_state_read(service->sessions, end, copy->functions_length);
 }

@@ -13,15 +13,16 @@ struct collector;
 struct state;
 
 /* NULL: no memory. epoch: 1, and one more for each restart. */
-struct state *state_create(const struct collector *collector, uint64_t epoch, const struct keeping *keeping);
+struct state *state_create(const struct collector *collector, uint64_t epoch);
+/* From now on it is what the next lorgd goes on with. */
+void state_keep(struct state *state, const struct keeping *keeping);
 void state_free(struct state *state);
 /* Whenever sessions may have changed; does nothing where they have not. */
 void state_save(struct state *state, const struct service *service);
 
 /* What an older one says. 0, or -1: it is none, or of another version. */
 int state_read(const struct memory *memory, struct lorg_clock *clock, uint8_t trace_uuid[16], uint64_t *epoch);
-/* Makes its sessions anew; then, when it is known what the programs have mapped, asks of functions what they asked. */
+/* Makes its sessions anew, with what they ask of functions. */
 void state_restore(const struct memory *memory, struct service *service);
-void state_restore_functions(const struct memory *memory, struct service *service);
 
 #endif

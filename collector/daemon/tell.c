@@ -92,7 +92,7 @@ static uint32_t flags_of(struct asking *asking, struct session *session, const s
 	case SUBJECT_PORT:
 		return session_flags_of_port(asking->sessions, session, subject->port.image, subject->port.fd, subject->port.generation);
 	case SUBJECT_NEW_PROCESSES:
-		return session->defaults.new_processes;
+		return session->defaults.new_processes & LORG_TRACE_ALL;
 	case SUBJECT_NEW_PORTS:
 		return session->defaults.new_ports;
 	default:
@@ -134,6 +134,10 @@ static int is_function_item(const char *item)
 static char *function_info(struct asking *asking, struct session *session, const struct subject *subject, const char *item)
 {
 	int on_load = subject->kind == SUBJECT_ON_LOAD;
+	if (subject->mfa.is_none) {
+		char *text;
+		return asprintf(&text, "{%s,undefined}", item) < 0 ? NULL : text;
+	}
 	return session_function_info(asking->sessions, session, on_load ? NULL : subject->mfa.module, on_load ? NULL : subject->mfa.function,
 				     on_load ? -1 : subject->mfa.arity, item);
 }
@@ -255,10 +259,11 @@ static int affects(struct asking *asking, struct session *session, const struct 
 	case SUBJECT_FUNCTION:
 	case SUBJECT_ON_LOAD:
 		return affects_function(asking, session, subject);
+	/* Unless told otherwise a session lets all messages pass. */
 	case SUBJECT_SEND:
-		return session->send.given;
+		return !session->send.off;
 	case SUBJECT_RECEIVE:
-		return session->receive.given;
+		return !session->receive.off;
 	case SUBJECT_SYSTEM:
 		for (int i = 0; i < 8; i++)
 			if (session->system_limits[i] != UINT64_MAX)

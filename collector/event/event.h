@@ -84,6 +84,7 @@ static inline int event_is_definition(uint32_t id)
 	case LORG_EVENT_HOOK:
 	case LORG_EVENT_MARK:
 	case LORG_EVENT_LOST:
+	case LORG_EVENT_CPU_TIME:
 	case LORG_EVENT_GAP: return 1;
 	default: return 0;
 	}

@@ -18,6 +18,7 @@ enum format_timestamps {
 	TIMESTAMPS_STRICT = 1,	  /* {Ns, Int} */
 	TIMESTAMPS_WALL = 2,	  /* {MegaSecs, Secs, MicroSecs} */
 	TIMESTAMPS_MONOTONIC = 3, /* Ns */
+	TIMESTAMPS_CPU = 4,	  /* as TIMESTAMPS_WALL, of the program's CPU time; undefined where that is not known */
 };
 
 struct formatter {
@@ -28,7 +29,8 @@ struct formatter {
 	struct causes *causes; /* JSON: NULL leaves "cause" out */
 	uint64_t start_ns;     /* text: times are shown since then */
 	int colour;            /* text */
-	int timestamps;        /* erlang: enum format_timestamps */
+	int timestamps;        /* enum format_timestamps; erlang's, and others show TIMESTAMPS_CPU too */
+	uint64_t cpu_ns;       /* with TIMESTAMPS_CPU; UINT64_MAX: not known */
 	const unsigned char *shown; /* erlang: which messages, by event id, of events that are several; NULL: all */
 	unsigned messages;     /* erlang: written of the event at hand; its own */
 	int bookkeeping;       /* also events about the recording itself */

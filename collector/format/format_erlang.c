@@ -195,15 +195,24 @@ static struct output *begin_port(struct formatter *formatter, const struct trace
 	return output;
 }
 
+/* {MegaSecs, Secs, MicroSecs} */
+static void stamp_us(struct output *output, uint64_t us)
+{
+	output_printf(output, ",{%" PRIu64 ",%" PRIu64 ",%" PRIu64 "}", us / 1000000000000, us / 1000000 % 1000000, us % 1000000);
+}
+
 static void stamp(struct formatter *formatter, uint64_t time, uint64_t number)
 {
 	uint64_t us = (time + (uint64_t)formatter->trace->wall_offset_ns) / 1000;
 	switch ((enum format_timestamps)formatter->timestamps) {
 	case TIMESTAMPS_NONE: break;
 	case TIMESTAMPS_STRICT: output_printf(formatter->output, ",{%" PRIu64 ",%" PRIu64 "}", time, number); break;
-	case TIMESTAMPS_WALL:
-		output_printf(formatter->output, ",{%" PRIu64 ",%" PRIu64 ",%" PRIu64 "}", us / 1000000000000, us / 1000000 % 1000000,
-			      us % 1000000);
+	case TIMESTAMPS_WALL: stamp_us(formatter->output, us); break;
+	case TIMESTAMPS_CPU:
+		if (formatter->cpu_ns == UINT64_MAX)
+			output_text(formatter->output, ",undefined");
+		else
+			stamp_us(formatter->output, formatter->cpu_ns / 1000);
 		break;
 	case TIMESTAMPS_MONOTONIC: output_printf(formatter->output, ",%" PRIu64, time); break;
 	}
@@ -306,8 +315,9 @@ static void erlang_call(struct formatter *formatter, const struct trace_event *e
 	module_function(output, where);
 	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
 	if (call.session_kind & LORG_CALL_NO_ARGUMENTS) {
-		if (where->arity >= 0)
-			output_printf(output, ",%d}", where->arity);
+		int arity = names_call_arity(where->arity, call.session_kind);
+		if (arity >= 0)
+			output_printf(output, ",%d}", arity);
 		else
 			output_text(output, ",'_'}");
 	} else {
@@ -503,7 +513,7 @@ static void erlang_register(struct formatter *formatter, const struct trace_even
 	EVENT_FIELDS(&event->view, REGISTER, named);
 	numbers_register(formatter->trace, event, &named);
 	const char *tag = event->view.description->name;
-	struct trace_text name = text_field(&event->view, "name");
+	struct trace_text name = event_registered(formatter->trace, event);
 	struct output *output;
 	if (named.kind == 1) {
 		output = begin_port(formatter, event, (uint64_t)(int64_t)named.fd, named.generation, tag);
@@ -941,8 +951,42 @@ static void event_tuple(struct formatter *formatter, const struct trace_event *e
 	}
 }
 
+/* ---- {seq_trace, Label, {send or 'receive', {Previous, This}, From, To, Msg}}: stamped as the token says ---- */
+
+static int stamps_of_token(uint32_t flags)
+{
+	enum { TIMESTAMP = 8, STRICT = 16, MONOTONIC = 32 };
+	return flags & TIMESTAMP ? TIMESTAMPS_WALL : flags & STRICT ? TIMESTAMPS_STRICT : flags & MONOTONIC ? TIMESTAMPS_MONOTONIC : TIMESTAMPS_NONE;
+}
+
+static void erlang_sequence(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, SEQ_TRACE, told);
+	struct output *output = formatter->output;
+	const struct trace_process *self = event->process;
+	int sends = told.kind == 1, stamps = formatter->timestamps;
+	output_printf(output, "{seq_trace,%u,{%s,{%u,%u},", told.label, sends ? "send" : "'receive'", told.previous, told.serial);
+	pid_term(output, told.from_pid, told.from_tid, 0);
+	output_byte(output, ',');
+	if (sends)
+		port_term(output, event, told.object, told.generation);
+	else
+		pid_term(output, self->pid, self->tid, self->runtime_process);
+	output_byte(output, ',');
+	message_term(output, text_field(&event->view, "message"), told.bytes, 0);
+	output_byte(output, '}');
+	formatter->timestamps = stamps_of_token(told.flags);
+	end(formatter, event->time, event->number);
+	formatter->timestamps = stamps;
+}
+
 void format_erlang(struct formatter *formatter, const struct trace_event *event)
 {
+	if (event->view.id == LORG_EVENT_SEQ_TRACE) {
+		formatter->messages = 1;
+		erlang_sequence(formatter, event);
+		return;
+	}
 	if (is_monitor(event->view.id)) {
 		formatter->messages = 1;
 		erlang_monitor(formatter, event);

@@ -205,13 +205,18 @@ static void key_ending(struct json *json, int32_t status)
 
 /* ---- events ------------------------------------------------------------ */
 
-static void key_arity(struct json *json, const struct place *where)
+static void key_number_of_arguments(struct json *json, int arity)
 {
 	json_key(json, "arity");
-	if (where->arity >= 0)
-		json_number(json, (uint64_t)where->arity);
+	if (arity >= 0)
+		json_number(json, (uint64_t)arity);
 	else
 		json_null(json);
+}
+
+static void key_arity(struct json *json, const struct place *where)
+{
+	key_number_of_arguments(json, where->arity);
 }
 
 static void json_function(struct formatter *formatter, const struct trace_event *event, uint32_t slot, uint32_t line)
@@ -246,7 +251,9 @@ static void json_call(struct formatter *formatter, const struct trace_event *eve
 	EVENT_FIELDS(&event->view, CALL, call);
 	struct trace_text terms = text_field(&event->view, "terms");
 	const struct values_context context = {formatter, event->process->image, event->view.effective};
-	json_function(formatter, event, call.function, 0);
+	const struct place *where = names_function(formatter->names, event->process->image, call.function, event->view.effective);
+	keys_place(formatter->json, where, 0);
+	key_number_of_arguments(formatter->json, names_call_arity(where->arity, call.session_kind));
 	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
 	json_key(formatter->json, "args");
 	if (call.session_kind & LORG_CALL_NO_ARGUMENTS)
@@ -414,7 +421,7 @@ static void json_register(struct formatter *formatter, const struct trace_event 
 	EVENT_FIELDS(&event->view, REGISTER, named);
 	numbers_register(formatter->trace, event, &named);
 	static const struct trace_text none;
-	struct trace_text name = text_field(&event->view, "name");
+	struct trace_text name = event_registered(formatter->trace, event);
 	if (named.kind == 1)
 		keys_port(formatter, event, (uint64_t)(int64_t)named.fd, named.generation, none);
 	else if (named.tid && named.tid != event->process->tid)
@@ -475,6 +482,23 @@ static void json_message(struct formatter *formatter, const struct trace_event *
 		json_cause(formatter, event);
 	else if (formatter->causes && event->view.id == LORG_EVENT_SEND)
 		causes_send(formatter->causes, &sent, event->hlc);
+}
+
+static void json_sequence(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, SEQ_TRACE, told);
+	struct json *json = formatter->json;
+	struct trace_text message = text_field(&event->view, "message");
+	key_text(json, "what", told.kind == 1 ? "send" : "receive");
+	key_number(json, "label", told.label);
+	key_number(json, "serial", told.serial);
+	key_number(json, "previous", told.previous);
+	key_process(json, "from", told.from_pid, told.from_tid, 0);
+	keys_port(formatter, event, told.object, told.generation, text_field(&event->view, "address"));
+	key_number(json, "bytes", told.bytes);
+	json_key(json, "msg");
+	json_bytes(json, message.bytes, message.length);
+	key_true(json, "cut", told.bytes > message.length);
 }
 
 static void json_timeout(struct formatter *formatter, const struct trace_event *event)
@@ -732,6 +756,7 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 		json_message(formatter, event);
 		json_added(formatter, event, text_field(view, "value"));
 		break;
+	case LORG_EVENT_SEQ_TRACE: json_sequence(formatter, event); break;
 	case LORG_EVENT_TIMEOUT: json_timeout(formatter, event); break;
 	case LORG_EVENT_SIGNAL_SENT:
 		json_signal_sent(formatter, event);
@@ -771,6 +796,8 @@ static void event_keys(struct formatter *formatter, const struct trace_event *ev
 void format_json(struct formatter *formatter, const struct trace_event *event)
 {
 	always(formatter, event_side_tag(event), event->process, event->time, event->hlc, event->session);
+	if (formatter->timestamps == TIMESTAMPS_CPU && formatter->cpu_ns != UINT64_MAX)
+		key_number(formatter->json, "cpu_time", formatter->cpu_ns);
 	event_keys(formatter, event);
 	json_end(formatter->json);
 	json_end_line(formatter->json);

@@ -246,12 +246,13 @@ static void text_function(struct formatter *formatter, const struct trace_event 
 	source(formatter->output, where->source, line ? line : where->line);
 }
 
-static void text_function_arity(struct formatter *formatter, const struct trace_event *event, uint32_t function)
+static void text_function_arity(struct formatter *formatter, const struct trace_event *event, uint32_t function, uint32_t session_kind)
 {
 	const struct place *where = names_function(formatter->names, event->process->image, function, event->view.effective);
+	const int arity = names_call_arity(where->arity, session_kind);
 	place(formatter->output, where, 0);
-	if (where->arity >= 0)
-		output_printf(formatter->output, "/%d", where->arity);
+	if (arity >= 0)
+		output_printf(formatter->output, "/%d", arity);
 }
 
 /* What {message, V} of a match specification has added. */
@@ -280,7 +281,7 @@ static void text_call(struct formatter *formatter, const struct trace_event *eve
 	const struct values_context context = {formatter, event->process->image, event->view.effective};
 	size_t arguments = call.session_kind & LORG_CALL_HAS_MESSAGE ? values_before_last(terms.bytes, terms.length) : terms.length;
 	if (call.session_kind & LORG_CALL_NO_ARGUMENTS) {
-		text_function_arity(formatter, event, call.function);
+		text_function_arity(formatter, event, call.function, call.session_kind);
 	} else {
 		text_function(formatter, event, call.function, 0);
 		output_byte(formatter->output, '(');
@@ -300,7 +301,7 @@ static void text_return_from(struct formatter *formatter, const struct trace_eve
 	struct trace_text terms = text_field(&event->view, "terms");
 	const struct values_context context = {formatter, event->process->image, event->view.effective};
 	char buffer[24];
-	text_function_arity(formatter, event, from.function);
+	text_function_arity(formatter, event, from.function, 0);
 	output_text(formatter->output, " -> ");
 	if (terms.length)
 		values_people(&context, terms.bytes, terms.length);
@@ -322,7 +323,7 @@ static void text_exception_from(struct formatter *formatter, const struct trace_
 	EVENT_FIELDS(&event->view, EXCEPTION_FROM, from);
 	struct trace_text type = text_field(&event->view, "type"), what = text_field(&event->view, "what");
 	struct output *output = formatter->output;
-	text_function_arity(formatter, event, from.function);
+	text_function_arity(formatter, event, from.function, 0);
 	output_text(output, " left by ");
 	char *shown = from.kind == 0 ? names_type(type) : NULL;
 	name(output, shown ? shown : names_left(from.kind));
@@ -338,7 +339,7 @@ static void text_counters(struct formatter *formatter, const struct trace_event 
 {
 	EVENT_FIELDS(&event->view, FUNCTION_COUNTERS, counters);
 	struct output *output = formatter->output;
-	text_function_arity(formatter, event, counters.function);
+	text_function_arity(formatter, event, counters.function, 0);
 	if (counters.kind & LORG_KIND_COUNT)
 		output_printf(output, " %" PRIu64 " call%s", counters.count, counters.count == 1 ? "" : "s");
 	if (counters.kind & LORG_KIND_TIME) {
@@ -434,7 +435,7 @@ static void text_register(struct formatter *formatter, const struct trace_event 
 	EVENT_FIELDS(&event->view, REGISTER, named);
 	numbers_register(formatter->trace, event, &named);
 	struct output *output = formatter->output;
-	struct trace_text text = text_field(&event->view, "name"), socket_address = text_field(&event->view, "address");
+	struct trace_text text = event_registered(formatter->trace, event), socket_address = text_field(&event->view, "address");
 	if (named.kind == 1) {
 		port(formatter, event, (uint64_t)(int64_t)named.fd, named.generation, 0);
 		output_byte(output, ' ');
@@ -475,6 +476,17 @@ static void text_message(struct formatter *formatter, const struct trace_event *
 	text_added(formatter, event, text_field(&event->view, "value"));
 	if (event->view.id == LORG_EVENT_RECEIVE)
 		waited(formatter, sent.entry, event->view.tick); /* `since` of a receive stands where `entry` does */
+}
+
+static void text_sequence(struct formatter *formatter, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, SEQ_TRACE, told);
+	struct output *output = formatter->output;
+	output_printf(output, "%s %u, %u after %u, of ", told.kind == 1 ? "send" : "receive", told.label, told.serial, told.previous);
+	process_id(output, told.from_pid, told.from_tid, 0);
+	output_byte(output, ' ');
+	port(formatter, event, told.object, told.generation, 1);
+	message(output, text_field(&event->view, "message"), told.bytes, 0);
 }
 
 static void text_timeout(struct formatter *formatter, const struct trace_event *event)
@@ -747,6 +759,7 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 	case LORG_EVENT_SEND:
 	case LORG_EVENT_SEND_TO_NON_EXISTING:
 	case LORG_EVENT_RECEIVE: text_message(formatter, event); break;
+	case LORG_EVENT_SEQ_TRACE: text_sequence(formatter, event); break;
 	case LORG_EVENT_TIMEOUT: text_timeout(formatter, event); break;
 	case LORG_EVENT_SIGNAL_SENT:
 		text_signal_sent(formatter, event);
@@ -777,12 +790,22 @@ static void event_details(struct formatter *formatter, const struct trace_event 
 	}
 }
 
+static void cpu_time(struct formatter *formatter)
+{
+	if (formatter->timestamps != TIMESTAMPS_CPU || formatter->cpu_ns == UINT64_MAX)
+		return;
+	output_text(formatter->output, " cpu ");
+	seconds(formatter->output, formatter->cpu_ns);
+	output_text(formatter->output, " s");
+}
+
 void format_text(struct formatter *formatter, const struct trace_event *event)
 {
 	const char *tag = event_side_tag(event);
 	head(formatter, event->time, event->process, tag);
 	details(formatter, tag);
 	event_details(formatter, event);
+	cpu_time(formatter);
 	output_byte(formatter->output, '\n');
 }
 

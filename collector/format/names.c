@@ -516,6 +516,7 @@ int event_is_about_recording(uint32_t id)
 {
 	switch (id) {
 	case LORG_EVENT_FLAGS:
+	case LORG_EVENT_CPU_TIME:
 	case LORG_EVENT_PATTERN:
 	case LORG_EVENT_SESSION:
 	case LORG_EVENT_IMAGE:
@@ -533,6 +534,17 @@ int event_is_about_recording(uint32_t id)
 	case LORG_EVENT_DELIVERED: return 1;
 	default: return 0;
 	}
+}
+
+struct trace_text event_registered(const struct trace *trace, const struct trace_event *event)
+{
+	EVENT_FIELDS(&event->view, REGISTER, named); /* UNREGISTER is of the same shape */
+	struct trace_text name;
+	name.bytes = event_bytes_named(&event->view, "name", &name.length);
+	const struct trace_port *port = named.kind == 1 && !named.name_length && !named.address_length
+						? trace_port(trace, event->process->image, named.fd, named.generation)
+						: NULL;
+	return port ? port->name : name;
 }
 
 void event_exit(const struct trace_event *event, struct lorg_event_EXIT *gone)

@@ -11,6 +11,8 @@
 #include "collector/read/trace.h"
 #include "collector/symbol/symbol.h"
 
+#include <lorg/plan.h>
+
 struct names;
 
 struct names *names_new(const struct trace *trace);
@@ -33,6 +35,13 @@ struct place {
 	int named;            /* 1: function is a name */
 	int arity;            /* -1 unknown, or (of an address) not asked for */
 };
+
+/* The number of arguments that a CALL's session has said, where nobody else knows it. -1: unknown. */
+static inline int names_call_arity(int known, uint32_t session_kind)
+{
+	uint32_t declared = (session_kind & LORG_CALL_DECLARED_MASK) >> LORG_CALL_DECLARED_SHIFT;
+	return known < 0 && declared ? (int)declared - 1 : known;
+}
 
 /* What else is asked of an address. */
 enum { PLACE_LINE = 1 /* source and line */, PLACE_ARITY = 2 /* of its function: shipped prototypes, else debug information */ };
@@ -91,6 +100,9 @@ int event_is_about_recording(uint32_t id);
 
 /* An exit that the collector saw without its reason: the reason, where somebody waited for it. */
 void event_exit(const struct trace_event *event, struct lorg_event_EXIT *gone);
+
+/* The name in a REGISTER or UNREGISTER: of a queue that loses it, the one it was opened by. Empty: it is an address. */
+struct trace_text event_registered(const struct trace *trace, const struct trace_event *event);
 
 /* The tag under which an event is printed. */
 const char *event_tag(const struct event_view *view);

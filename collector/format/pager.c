@@ -27,7 +27,7 @@ static void become_pager(const char *command, int input)
 	_exit(127);
 }
 
-static int wants_colour(void)
+int pager_wants_colour(void)
 {
 	const char *terminal = getenv("TERM"), *none = getenv("NO_COLOR");
 	return !(none && *none) && terminal && strcmp(terminal, "dumb") != 0;
@@ -40,7 +40,7 @@ void pager_begin(struct pager *pager)
 	*pager = (struct pager){.fd = STDOUT_FILENO};
 	if (!isatty(STDOUT_FILENO))
 		return;
-	pager->terminal = wants_colour();
+	pager->terminal = pager_wants_colour();
 	if (!*command || strcmp(command, "cat") == 0 || pipe2(ends, O_CLOEXEC) != 0)
 		return;
 	pid_t child = fork();

@@ -13,6 +13,9 @@ struct pager {
 	int terminal; /* 1: a person reads: colours may be used */
 };
 
+/* What $TERM and $NO_COLOR say of a terminal: 1: colours may be used. */
+int pager_wants_colour(void);
+
 void pager_begin(struct pager *pager);
 /* Waits until the person has read. Everything must have been written. */
 void pager_end(struct pager *pager);

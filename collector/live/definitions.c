@@ -64,6 +64,7 @@ static int is_wanted(uint32_t id)
 	case LORG_EVENT_STRING:
 	case LORG_EVENT_CHANNEL:
 	case LORG_EVENT_MARK:
+	case LORG_EVENT_CPU_TIME: /* kept in cpu_times */
 	case LORG_EVENT_LOST:
 	case LORG_EVENT_GAP: return 0;
 	default: return event_is_definition(id);
@@ -157,9 +158,23 @@ static void take_flags(struct taking *taking, const struct event_view *view)
 		taking->failed = 1;
 }
 
+static void take_cpu_time(struct taking *taking, const struct event_view *view)
+{
+	EVENT_FIELDS(view, CPU_TIME, time);
+	struct cpu_times *times = taking->definitions->cpu_times;
+	const struct lorg_packet *head = taking->head;
+	if (cpu_times_add(times, head->image, head->process_birth, time.entry, time.at_entry) ||
+	    cpu_times_add(times, head->image, head->process_birth, view->tick, time.ns))
+		taking->failed = 1;
+}
+
 static void take_event(void *context, const uint8_t *event, const struct event_view *view)
 {
 	struct taking *taking = context;
+	if (view->id == LORG_EVENT_CPU_TIME) {
+		take_cpu_time(taking, view);
+		return;
+	}
 	if (view->id == LORG_EVENT_FLAGS && (taking->head->holds & LORG_HOLDS_UNSHOWN)) {
 		take_flags(taking, view);
 		return;
@@ -176,8 +191,8 @@ static void take_event(void *context, const uint8_t *event, const struct event_v
 
 int definitions_begin(struct definitions *definitions)
 {
-	*definitions = (struct definitions){.trace = trace_begin(), .flags = live_flags_new()};
-	if (definitions->trace && definitions->flags)
+	*definitions = (struct definitions){.trace = trace_begin(), .flags = live_flags_new(), .cpu_times = cpu_times_new()};
+	if (definitions->trace && definitions->flags && definitions->cpu_times)
 		return 0;
 	definitions_end(definitions);
 	return -1;
@@ -194,6 +209,7 @@ void definitions_end(struct definitions *definitions)
 {
 	trace_close(definitions->trace);
 	live_flags_free(definitions->flags);
+	cpu_times_free(definitions->cpu_times);
 	free_blocks(definitions->blocks, definitions->count);
 }
 
@@ -431,6 +447,7 @@ void definitions_compact(struct definitions *definitions, uint64_t now_ns, struc
 		free(pruning.ended);
 		*old = (struct definitions_old){definitions->trace, definitions->blocks, definitions->count};
 		next.flags = definitions->flags;
+		next.cpu_times = definitions->cpu_times;
 		next.compact_bytes = next.bytes;
 		*definitions = next;
 	} else {

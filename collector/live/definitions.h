@@ -13,12 +13,14 @@
 
 #include <lorg/abi.h>
 
+#include "collector/live/cpu_times.h"
 #include "collector/live/flags.h"
 #include "collector/read/trace.h"
 
 struct definitions {
 	struct trace *trace; /* knows all of it; another one after definitions_compact() */
 	struct live_flags *flags;
+	struct cpu_times *cpu_times;
 	struct definition_block **blocks; /* oldest first */
 	size_t count, room;
 	size_t bytes, compact_bytes; /* of all; as they were when last made compact */

@@ -9,6 +9,7 @@
 #include <lorg/match.h>
 #include <lorg/plan.h>
 
+#include "collector/base/list.h"
 #include "collector/event/checksum.h"
 #include "collector/format/format.h"
 #include "collector/live/definitions.h"
@@ -102,14 +103,10 @@ static int is_whole(const struct lorg_packet *head, const void *packet, size_t l
 
 static int wait_to_be_shown(struct live *live, uint8_t *copy, size_t length)
 {
-	if (live->waiting_count == live->waiting_room) {
-		size_t room = live->waiting_room ? live->waiting_room * 2 : 64;
-		struct trace_memory *grown = reallocarray(live->waiting, room, sizeof *grown);
-		if (!grown)
-			return -1;
-		live->waiting = grown;
-		live->waiting_room = room;
-	}
+	struct trace_memory *list = list_with_room(live->waiting, live->waiting_count, &live->waiting_room, sizeof *list, 64);
+	if (!list)
+		return -1;
+	live->waiting = list;
 	live->waiting[live->waiting_count++] = (struct trace_memory){copy, length};
 	return 0;
 }
@@ -188,13 +185,32 @@ static int is_meta(const struct event_view *view)
 	}
 }
 
-static enum format_timestamps stamps_of(const struct live *live, const struct trace_event *event)
+/* cpu_timestamp is of the whole session: every process of it has the flag, and what its ports tell goes by that. */
+static int has_cpu_times(const struct live *live, const struct trace_event *event)
+{
+	struct live_flags_key key = {.birth = event->process->birth, .fd = -1};
+	memcpy(key.image, event->process->image->id, sizeof key.image);
+	return (live_flags_at(live->definitions.flags, &key, event->view.effective) & LORG_TRACE_CPU_TIMESTAMP) != 0;
+}
+
+/* The form of the flag `timestamp`, which cpu_timestamp changes, and no other's. */
+static enum format_timestamps stamps_of_day(const struct live *live, struct formatter *formatter, const struct trace_event *event)
+{
+	if (!has_cpu_times(live, event))
+		return TIMESTAMPS_WALL;
+	formatter->cpu_ns = UINT64_MAX;
+	cpu_times_at(live->definitions.cpu_times, event->process->image->id, event->process->birth, event->view.effective,
+		     &formatter->cpu_ns);
+	return TIMESTAMPS_CPU;
+}
+
+static enum format_timestamps stamps_of(const struct live *live, struct formatter *formatter, const struct trace_event *event)
 {
 	if (is_meta(&event->view))
-		return TIMESTAMPS_WALL;
+		return stamps_of_day(live, formatter, event);
 	uint32_t flags = flags_of(live, event);
 	if (flags & LORG_TRACE_TIMESTAMP)
-		return TIMESTAMPS_WALL;
+		return stamps_of_day(live, formatter, event);
 	if (flags & LORG_TRACE_STRICT_MONOTONIC_TIMESTAMP)
 		return TIMESTAMPS_STRICT;
 	return flags & LORG_TRACE_MONOTONIC_TIMESTAMP ? TIMESTAMPS_MONOTONIC : TIMESTAMPS_NONE;
@@ -243,9 +259,10 @@ static int tell_event(struct live *live, struct formatter *formatter, const stru
 	struct live_message message = {.kind = LIVE_EVENT, .time = event->time};
 	if (event->view.id == LORG_EVENT_LOST || event->view.id == LORG_EVENT_GAP) {
 		message.kind = LIVE_LOST;
-		message.count = event_number_named(&event->view, "count", 1);
+		/* What could not be traced at all is no number of events. */
+		message.count = event->view.id == LORG_EVENT_LOST ? event_number_named(&event->view, "count", 1) : 0;
 	}
-	formatter->timestamps = (int)stamps_of(live, event);
+	formatter->timestamps = (int)stamps_of(live, formatter, event);
 	if (live->forms & (LIVE_TEXT | LIVE_COLOURED_TEXT))
 		message.text = one(&live->text, formatter, format_text, event);
 	if (live->forms & LIVE_ERLANG)
@@ -326,6 +343,7 @@ int live_show(struct live *live, live_tell *tell, void *context)
 	int result = show_events(live, &formatter, tell, context);
 	trace_show(live->definitions.trace, NULL, 0);
 	forget_waiting(live);
+	cpu_times_shown(live->definitions.cpu_times);
 	if (definitions_grown(&live->definitions))
 		leave_out(live);
 	return result;

@@ -41,7 +41,7 @@ uint64_t live_damaged(const struct live *live);
 
 enum live_kind {
 	LIVE_EVENT = 0,
-	LIVE_LOST = 1, /* count events were lost; or something could not be traced */
+	LIVE_LOST = 1, /* count events were lost; 0: something could not be traced at all, the texts say what */
 };
 
 struct live_message {

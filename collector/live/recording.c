@@ -6,13 +6,16 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <lorg/abi.h>
 
+#include "collector/base/list.h"
 #include "collector/event/event.h"
 #include "collector/read/trace.h"
 
@@ -31,6 +34,7 @@ struct recording {
 	uint8_t *bytes;
 	size_t bytes_room;
 	int ended; /* its last word was read */
+	char why[64]; /* what was said of the session's end; empty: nothing */
 };
 
 static int read_metadata(int directory, char *error, size_t size)
@@ -95,14 +99,10 @@ static int is_known(const struct recording *recording, const char *name)
 
 static int add_file(struct recording *recording, const char *name)
 {
-	if (recording->count == recording->room) {
-		size_t room = recording->room ? recording->room * 2 : 16;
-		struct file *grown = reallocarray(recording->files, room, sizeof *grown);
-		if (!grown)
-			return -1;
-		recording->files = grown;
-		recording->room = room;
-	}
+	struct file *list = list_with_room(recording->files, recording->count, &recording->room, sizeof *list, 16);
+	if (!list)
+		return -1;
+	recording->files = list;
 	struct file *file = &recording->files[recording->count];
 	*file = (struct file){.fd = openat(dirfd(recording->directory), name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
 	if (file->fd < 0)
@@ -124,14 +124,29 @@ static int find_files(struct recording *recording)
 
 /* ---- packets ------------------------------------------------------------------- */
 
-/* The collector's last word. */
-static int has_end(const uint8_t *packet, size_t length, const struct lorg_packet *head)
+static int begins_with(const uint8_t *text, uint32_t length, const char *beginning)
 {
-	static const char ended[] = "recording ended";
+	size_t least = strlen(beginning);
+	return text && length >= least && memcmp(text, beginning, least) == 0;
+}
+
+/* What the collector says of the end. */
+static void take_mark(struct recording *recording, const uint8_t *text, uint32_t length)
+{
+	static const char session_ended[] = "session ended: ";
+	if (begins_with(text, length, "recording ended"))
+		recording->ended = 1;
+	else if (begins_with(text, length, session_ended))
+		snprintf(recording->why, sizeof recording->why, "%.*s", (int)(length - (sizeof session_ended - 1)),
+			 (const char *)text + sizeof session_ended - 1);
+}
+
+static void look_for_end(struct recording *recording, const uint8_t *packet, size_t length, const struct lorg_packet *head)
+{
 	uint64_t previous = head->begin;
 	struct event_view view;
 	if (head->pid)
-		return 0;
+		return;
 	for (size_t at = LORG_PACKET_HEAD; at < length; at += view.length) {
 		enum event_status status = event_decode(packet + at, length - at, previous, &view);
 		if (status == EVENT_BAD)
@@ -141,10 +156,8 @@ static int has_end(const uint8_t *packet, size_t length, const struct lorg_packe
 		previous = view.tick;
 		uint32_t text_length = 0;
 		const uint8_t *text = view.id == LORG_EVENT_MARK ? event_bytes_named(&view, "text", &text_length) : NULL;
-		if (text && text_length >= sizeof ended - 1 && memcmp(text, ended, sizeof ended - 1) == 0)
-			return 1;
+		take_mark(recording, text, text_length);
 	}
-	return 0;
 }
 
 static int give(struct recording *recording, struct live *live, uint8_t *packet, size_t length, int shown)
@@ -152,8 +165,8 @@ static int give(struct recording *recording, struct live *live, uint8_t *packet,
 	struct lorg_packet head;
 	memcpy(&head, packet, sizeof head);
 	size_t content = (head.content_bits / 8 + 7) & ~(size_t)7; /* it ends before the padding of the last event */
-	if (content <= length && has_end(packet, content, &head))
-		recording->ended = 1;
+	if (content <= length)
+		look_for_end(recording, packet, content, &head);
 	return shown ? live_packet(live, packet, length) : live_define(live, packet, length);
 }
 
@@ -218,4 +231,20 @@ int recording_read(struct recording *recording, struct live *live, int shown)
 		if (read_file(recording, &recording->files[i], live, shown))
 			return -1;
 	return !recording->ended;
+}
+
+const char *recording_why(const struct recording *recording)
+{
+	return recording->why;
+}
+
+int recording_goes_on_elsewhere(const struct recording *recording, const char *directory)
+{
+	char metadata[PATH_MAX];
+	struct stat own, there;
+	if (fstat(dirfd(recording->directory), &own) || stat(directory, &there))
+		return 0;
+	if (own.st_ino == there.st_ino && own.st_dev == there.st_dev)
+		return 0;
+	return snprintf(metadata, sizeof metadata, "%s/metadata", directory) < (int)sizeof metadata && access(metadata, R_OK) == 0;
 }

@@ -19,4 +19,10 @@ void recording_close(struct recording *recording);
  */
 int recording_read(struct recording *recording, struct live *live, int shown);
 
+/* What was said of its session's end; "": nothing. */
+const char *recording_why(const struct recording *recording);
+
+/* 1: another trace directory stands where it was opened: its writer was started again. */
+int recording_goes_on_elsewhere(const struct recording *recording, const char *directory);
+
 #endif

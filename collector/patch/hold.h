@@ -16,6 +16,7 @@
 #ifndef LORG_PATCH_HOLD_H
 #define LORG_PATCH_HOLD_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <sys/user.h>
@@ -26,6 +27,7 @@ struct held {
 	int gone;
 	int signal;    /* to be delivered when let go; 0: none */
 	int group_stop; /* it is stopped by a signal anyway */
+	int taken_up;	/* it makes the call anew that the hold has ended; `registers` say so */
 	struct user_regs_struct registers;
 };
 
@@ -48,7 +50,20 @@ int hold_threads(pid_t pid, uint64_t limit_ns, void (*work)(void *context, struc
 /* System calls that give EINTR where others go on by themselves once a thread that was stopped goes on (signal(7)). */
 int hold_ends_call(uint64_t number);
 
+/* 1: a signal that does nothing to the program: only what traces it gets to see it. */
+int hold_ignores(pid_t pid, pid_t tid, int signal);
+
 /* In work: the thread goes on at `address`. */
 int hold_move(struct held *thread, uint64_t address);
+
+/*
+ * A thread that ends while another thread of ours traces it stays a zombie until we have waited for it; and an execve in the
+ * program waits for that, with a lock held which PTRACE_SEIZE of the next thread waits for, without an end. So while a tracer
+ * is at work somebody else has to wait for those: any thread of ours may. Only threads of `pid`, never its first one.
+ */
+void hold_reap(pid_t pid);
+
+/* Waits for a thread of ours that traces `pid` to end, and does that meanwhile. */
+void hold_join(pthread_t tracer, pid_t pid);
 
 #endif

@@ -13,7 +13,7 @@
 #include "collector/patch/frames.h"
 #include "collector/patch/hold.h"
 
-enum { SLOTS_MAXIMUM = 1 << 18, SLOTS_AT_ONCE = 128 };
+enum { SLOTS_MAXIMUM = 1 << 18, SLOTS_AT_ONCE = 128, PAGE = 4096, WINDOW = 16 * PAGE, MANY = 256 /* entries */ };
 
 /* One entry or slot that is not as it should be. */
 struct work {
@@ -22,12 +22,21 @@ struct work {
 	uint32_t taken;	     /* bytes that change */
 	uint32_t on;	     /* 1: to be hooked; 0: to be as the file has it */
 	uint32_t same_places; /* 1: each byte of what stands there is at the same place in the relocated entry */
+	uint32_t is_slot;
 	uint8_t now[LORG_TAKEN_MAXIMUM], then[LORG_TAKEN_MAXIMUM];
+};
+
+/* A piece of the program's memory as it was read: entries lie close together, and to read each by itself takes its time. */
+struct window {
+	uint64_t start;
+	uint32_t length; /* bytes that are there; 0: none */
+	uint8_t bytes[WINDOW];
 };
 
 struct switching {
 	pid_t pid;
 	int memory;
+	struct window *window; /* NULL: there is no memory for it */
 	const struct patch_plan *plan;
 	struct patch_outcome *outcome;
 	struct work *work; /* by address, ascending */
@@ -54,7 +63,8 @@ static int is_on(const struct patch_plan *plan, uint32_t index)
 {
 	if (plan->none)
 		return 0;
-	struct lorg_function_control *functions = (struct lorg_function_control *)((char *)plan->control + plan->control->functions);
+	/* Where the collector has put them: what the control says of itself, the program may have written. */
+	struct lorg_function_control *functions = (struct lorg_function_control *)(plan->control + 1);
 	return __atomic_load_n(&functions[index].gate, __ATOMIC_RELAXED) != 0;
 }
 
@@ -65,6 +75,12 @@ static int open_memory(pid_t pid)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
+/* A program that is over has nothing that could be switched. */
+static int has_ended(int error)
+{
+	return error == ENOENT || error == ESRCH;
+}
+
 static int peek(int memory, uint64_t address, void *to, size_t length)
 {
 	return pread(memory, to, length, (off_t)address) == (ssize_t)length ? 0 : -1;
@@ -73,6 +89,32 @@ static int peek(int memory, uint64_t address, void *to, size_t length)
 static int poke(int memory, uint64_t address, const void *from, size_t length)
 {
 	return pwrite(memory, from, length, (off_t)address) == (ssize_t)length ? 0 : -1;
+}
+
+/* Whole pages from that of `address` on. */
+static void read_window(struct switching *switching, uint64_t address, uint32_t length)
+{
+	struct window *window = switching->window;
+	window->start = address & ~(uint64_t)(PAGE - 1);
+	ssize_t got = pread(switching->memory, window->bytes, length < WINDOW ? length : WINDOW, (off_t)window->start);
+	window->length = got > 0 ? (uint32_t)got : 0;
+}
+
+static int is_in_window(const struct window *window, uint64_t address, size_t length)
+{
+	return address >= window->start && address - window->start + length <= window->length;
+}
+
+/* length: of an entry. many: those behind it are wanted next. */
+static int peek_entry(struct switching *switching, uint64_t address, void *to, size_t length, int many)
+{
+	struct window *window = switching->window;
+	if (window && many && !is_in_window(window, address, length))
+		read_window(switching, address, WINDOW);
+	if (!window || !is_in_window(window, address, length))
+		return peek(switching->memory, address, to, length);
+	memcpy(to, window->bytes + (address - window->start), length);
+	return 0;
 }
 
 static void refuse(struct patch_outcome *outcome, uint32_t count, int error, const char *why)
@@ -100,14 +142,14 @@ static int add_work(struct switching *switching, const struct work *work)
 	return 0;
 }
 
-static void consider_entry(struct switching *switching, const struct lorg_placement *placement, uint32_t index, uint8_t mark)
+static void consider_entry(struct switching *switching, const struct lorg_placement *placement, uint32_t index, uint8_t mark, int many)
 {
 	const struct lorg_plan_function *function = function_of(switching->plan, index);
 	uint64_t thunk = placement->stubs + switching->plan->stub_at[index];
 	uint8_t patch[LORG_TAKEN_MAXIMUM], original[LORG_TAKEN_MAXIMUM];
 	struct work work = {.at = placement->base + function->offset + function->skip, .taken = function->taken};
 	if (!(function->flags & LORG_PLAN_CODE) || !(mark & LORG_STUB_CODE) ||
-	    !lorg_patch_bytes(patch, work.at, work.taken, thunk) || peek(switching->memory, work.at, work.now, work.taken))
+	    !lorg_patch_bytes(patch, work.at, work.taken, thunk) || peek_entry(switching, work.at, work.now, work.taken, many))
 		return;
 	for (uint32_t i = 0; i < work.taken; i++)
 		original[i] = lorg_original_byte(function, i);
@@ -135,7 +177,9 @@ static void consider_entries(struct switching *switching, const struct lorg_plac
 	uint8_t *marks = placement->stubs && placement->marks ? malloc(all + 1ul) : NULL;
 	if (marks && peek(switching->memory, placement->marks, marks, all) == 0)
 		for (uint32_t i = 0; i < count; i++)
-			consider_entry(switching, placement, functions ? functions[i] : i, marks[functions ? functions[i] : i]);
+			consider_entry(switching, placement, functions ? functions[i] : i, marks[functions ? functions[i] : i], count > MANY);
+	if (switching->window)
+		switching->window->length = 0;
 	free(marks);
 }
 
@@ -160,7 +204,7 @@ static void consider_slot(struct switching *switching, const struct lorg_slot_ch
 	uint32_t on = (uint32_t)is_on(switching->plan, change->function) |
 		      (uint32_t)(change->also && is_on(switching->plan, change->also - 1));
 	uint64_t now, then = on ? change->thunk : change->original;
-	struct work work = {.at = change->address, .taken = sizeof now, .on = on};
+	struct work work = {.at = change->address, .taken = sizeof now, .on = on, .is_slot = 1};
 	if (change->address % 8 || peek(switching->memory, change->address, &now, sizeof now) || now == then ||
 	    (now != change->thunk && (!on || (now != change->original && (!change->unbound || now != change->unbound)))))
 		return;
@@ -256,7 +300,10 @@ static void write_bytes(struct switching *switching, const struct work *work)
 	uint8_t now[LORG_TAKEN_MAXIMUM];
 	if (!work->taken)
 		return;
-	if (peek(switching->memory, work->at, now, work->taken) || memcmp(now, work->now, work->taken) != 0)
+	int unknown = peek(switching->memory, work->at, now, work->taken);
+	if (!unknown && memcmp(now, work->then, work->taken) == 0)
+		count_done(switching->outcome, work); /* some of many were written before it failed */
+	else if (unknown || memcmp(now, work->now, work->taken) != 0)
 		switching->outcome->foreign++; /* another program is there now, or another tool's bytes */
 	else if (poke(switching->memory, work->at, work->then, work->taken))
 		refuse(switching->outcome, 1, errno, "its code or its slots cannot be changed");
@@ -264,11 +311,74 @@ static void write_bytes(struct switching *switching, const struct work *work)
 		count_done(switching->outcome, work);
 }
 
+static uint64_t page_of(uint64_t address)
+{
+	return address & ~(uint64_t)(PAGE - 1);
+}
+
+/* How many from `first` on are entries on neighbouring pages that fit into the window. Pages that nothing changes on stay shared. */
+static uint32_t neighbours(const struct switching *switching, uint32_t first)
+{
+	const struct work *work = switching->work;
+	const uint64_t start = page_of(work[first].at);
+	uint64_t end = 0;
+	uint32_t i = first;
+	for (; i < switching->count; i++) {
+		const uint64_t last = page_of(work[i].at + (work[i].taken ? work[i].taken - 1 : 0)) + PAGE;
+		if (work[i].is_slot || last - start > WINDOW || (end && page_of(work[i].at) > end))
+			break;
+		end = last;
+	}
+	return i - first;
+}
+
+/* Text alone: nothing but lorg writes there. 0: it has failed, and some may be written. */
+static int write_together(struct switching *switching, uint32_t first, uint32_t count)
+{
+	struct window *window = switching->window;
+	const struct work *last = &switching->work[first + count - 1];
+	read_window(switching, switching->work[first].at, (uint32_t)(page_of(last->at + LORG_TAKEN_MAXIMUM) + PAGE - page_of(switching->work[first].at)));
+	for (uint32_t i = first; i < first + count; i++)
+		if (!is_in_window(window, switching->work[i].at, switching->work[i].taken))
+			return 0;
+	for (uint32_t i = first; i < first + count; i++) {
+		struct work *work = &switching->work[i];
+		uint8_t *at = window->bytes + (work->at - window->start);
+		if (work->taken && memcmp(at, work->now, work->taken) != 0) {
+			switching->outcome->foreign++;
+			work->taken = 0;
+		}
+		memcpy(at, work->then, work->taken);
+	}
+	const uint64_t from = switching->work[first].at, to = last->at + last->taken;
+	if (to > from && poke(switching->memory, from, window->bytes + (from - window->start), to - from))
+		return 0;
+	for (uint32_t i = first; i < first + count; i++)
+		if (switching->work[i].taken)
+			count_done(switching->outcome, &switching->work[i]);
+	return 1;
+}
+
+static void write_all(struct switching *switching)
+{
+	for (uint32_t i = 0; i < switching->count;) {
+		uint32_t count = switching->window ? neighbours(switching, i) : 0;
+		if (count > 1 && write_together(switching, i, count)) {
+			i += count;
+			continue;
+		}
+		for (uint32_t end = i + (count ? count : 1); i < end; i++)
+			write_bytes(switching, &switching->work[i]);
+	}
+}
+
 static void switch_held(void *context, struct hold *hold)
 {
 	struct switching *switching = context;
 	/* The memory of what is held: the program may have become another since. */
 	int memory = open_memory(switching->pid);
+	if (memory < 0 && has_ended(errno))
+		return;
 	if (memory < 0) {
 		refuse(switching->outcome, switching->count, errno, "its memory cannot be opened");
 		return;
@@ -276,8 +386,7 @@ static void switch_held(void *context, struct hold *hold)
 	close(switching->memory);
 	switching->memory = memory;
 	free_entries(switching, hold);
-	for (uint32_t i = 0; i < switching->count; i++)
-		write_bytes(switching, &switching->work[i]);
+	write_all(switching);
 }
 
 static int by_address(const void *a, const void *b)
@@ -297,7 +406,7 @@ static void switch_all_work(struct switching *switching)
 		return;
 	if (error == EAGAIN)
 		switching->outcome->later += switching->count;
-	else
+	else if (!has_ended(error))
 		refuse(switching->outcome, switching->count, error, why);
 }
 
@@ -356,13 +465,19 @@ int patch_image(pid_t pid, uint64_t placements, const struct patch_plan *plan, c
 	if (!placements)
 		return 0;
 	switching.memory = open_memory(pid);
+	if (switching.memory < 0 && has_ended(errno))
+		return 0;
 	if (switching.memory < 0) {
 		refuse(outcome, 1, errno, "its memory cannot be opened");
 		return -1;
 	}
+	switching.window = malloc(sizeof *switching.window);
+	if (switching.window)
+		switching.window->length = 0;
 	look_at_placements(&switching, placements, functions, count);
 	switch_all_work(&switching);
 	close(switching.memory);
+	free(switching.window);
 	free(switching.work);
 	return outcome->why ? -1 : 0;
 }

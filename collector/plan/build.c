@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES_MAXIMUM = 32, ARITY_UNKNOWN = 255, WORD = 8, REGISTERS = 6 };
+enum { NAMES_MAXIMUM = 32, ARITY_UNKNOWN = LORG_ARITY_UNKNOWN, WORD = 8, REGISTERS = 6 };
 
 /* Bytes that grow; failed: out of memory. */
 struct area {
@@ -48,6 +48,7 @@ struct building {
 	struct area functions, code, controls, settings, callers, told, refused, slots;
 	struct area programs, known_programs, program_ranges, own_texts;
 	uint32_t integer_result; /* capture of a result of which nothing is known + 1; 0: not made yet */
+	uint32_t words;		 /* captures of arguments of which nothing is known + 1, likewise */
 };
 
 /* ---- which functions --------------------------------------------------- */
@@ -124,11 +125,10 @@ static void find_values(struct building *building, const struct function *functi
 				   values);
 }
 
-/* Somebody has said how many arguments a function of unknown arity has: words, in registers and then on the stack. */
-static void declare_arguments(struct building *building, int arity, struct value_function *values)
+/* Arguments of which nothing but their number is known: words, in registers and then on the stack. Their place + 1; 0: no memory. */
+static uint32_t add_words(struct building *building, int count)
 {
 	struct lorg_capture captures[LORG_CAPTURES];
-	int count = arity < LORG_CAPTURES ? arity : LORG_CAPTURES;
 	for (int i = 0; i < count; i++) {
 		int in_register = i < REGISTERS;
 		captures[i] = (struct lorg_capture){
@@ -139,12 +139,25 @@ static void declare_arguments(struct building *building, int arity, struct value
 			.offset = in_register ? 0 : WORD * (i - REGISTERS),
 		};
 	}
+	uint32_t at = value_area_add(&building->captures, captures, (size_t)count * sizeof *captures);
+	return at == UINT32_MAX ? 0 : at + 1;
+}
+
+/* Somebody has said how many arguments a function of unknown arity has. */
+static void declare_arguments(struct building *building, int arity, struct value_function *values)
+{
+	int count = arity < LORG_CAPTURES ? arity : LORG_CAPTURES;
 	values->arity = (uint8_t)arity;
-	uint32_t at = count ? value_area_add(&building->captures, captures, (size_t)count * sizeof *captures) : UINT32_MAX;
-	if (at == UINT32_MAX)
-		return;
-	values->argument_count = (uint8_t)count;
-	values->arguments = at + 1;
+	values->arguments = count ? add_words(building, count) : 0;
+	values->argument_count = values->arguments ? (uint8_t)count : 0;
+}
+
+/* Somebody may say it later: each session for itself. */
+static uint32_t all_words(struct building *building)
+{
+	if (!building->words)
+		building->words = add_words(building, LORG_CAPTURES);
+	return building->words;
 }
 
 /* Of a result of which nothing is known: the integer register. */
@@ -606,7 +619,7 @@ static void consider(struct building *building, size_t index)
 /* ---- whole modules ------------------------------------------------------- */
 
 /* One of the places of a function: at its entry, or through slots. Returns its number in the plan. */
-static uint32_t add_place(struct building *building, size_t index, const struct value_function *values, int by_code)
+static uint32_t add_place(struct building *building, size_t index, const struct value_function *values, uint32_t flags, int by_code)
 {
 	struct analysis *analysis = building->request->analysis;
 	const struct function *source = &analysis->functions.list[index];
@@ -614,10 +627,10 @@ static uint32_t add_place(struct building *building, size_t index, const struct 
 	struct lorg_plan_function function = {
 		.offset = source->address,
 		.size = source->size > UINT32_MAX ? UINT32_MAX : (uint32_t)source->size,
-		.flags = analysis_flags(analysis, index) | values->flags | (by_code ? LORG_PLAN_CODE : LORG_PLAN_SLOTS),
+		.flags = flags | (by_code ? LORG_PLAN_CODE : LORG_PLAN_SLOTS),
 		.arity = values->arity,
 		.argument_count = values->argument_count,
-		.arguments = values->arguments,
+		.arguments = values->arity == ARITY_UNKNOWN ? all_words(building) : values->arguments,
 		.result = values->result ? values->result : unknown_result(building),
 		.name = by_code ? UINT32_MAX : dynamic_name(building, index),
 	};
@@ -644,9 +657,9 @@ static void take_in(struct building *building, size_t index)
 	known->refusal = (uint8_t)entry->refusal;
 	known->flags = analysis_flags(analysis, index) | values.flags;
 	if (!entry->refusal)
-		known->code = add_place(building, index, &values, 1);
+		known->code = add_place(building, index, &values, known->flags, 1);
 	if (exported)
-		known->slots = add_place(building, index, &values, 0);
+		known->slots = add_place(building, index, &values, known->flags, 0);
 }
 
 /* ---- slots ------------------------------------------------------------- */

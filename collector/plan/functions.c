@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "collector/base/list.h"
 #include "collector/plan/pattern.h"
 #include "collector/plan/unwind.h"
 
@@ -334,14 +335,7 @@ void functions_free(struct functions *functions)
 
 struct function *function_before(const struct functions *functions, uint64_t address)
 {
-	size_t low = 0, high = functions->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (functions->list[middle].address <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(functions->list, functions->count, sizeof *functions->list, offsetof(struct function, address), address);
 	return low ? &functions->list[low - 1] : NULL;
 }
 
@@ -353,14 +347,7 @@ struct function *function_at(const struct functions *functions, uint64_t address
 
 const struct code_range *range_at(const struct functions *functions, uint64_t address)
 {
-	size_t low = 0, high = functions->range_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (functions->ranges[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(functions->ranges, functions->range_count, sizeof *functions->ranges, offsetof(struct code_range, start), address);
 	const struct code_range *found = low ? &functions->ranges[low - 1] : NULL;
 	return found && address < found->end ? found : NULL;
 }

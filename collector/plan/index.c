@@ -116,6 +116,11 @@ const char *index_function_name(const struct plan_index *index, uint32_t functio
 	return found->name_count ? index_text(index, index->names[found->first_name].text) : write_place(found, place);
 }
 
+const char *index_function_place(const struct plan_index *index, uint32_t function, char place[32])
+{
+	return write_place(&index->functions[function], place);
+}
+
 int index_is_called(const struct plan_index *index, uint32_t function, const char *name)
 {
 	const struct index_function *found = &index->functions[function];

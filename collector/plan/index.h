@@ -11,10 +11,12 @@
 
 #include <stdint.h>
 
+#include <lorg/plan.h>
+
 #include "collector/plan/analysis.h"
 #include "collector/plan/pattern.h"
 
-enum { INDEX_NONE = UINT32_MAX, INDEX_ARITY_UNKNOWN = 255 };
+enum { INDEX_NONE = UINT32_MAX, INDEX_ARITY_UNKNOWN = LORG_ARITY_UNKNOWN };
 
 /* Texts are offsets + 1 in `texts`; 0: none. */
 struct index_name {
@@ -52,6 +54,8 @@ static inline const char *index_text(const struct plan_index *index, uint32_t te
 
 /* Its best name, or "+0x1a2b" into `place` (of 32 bytes) where it has none. */
 const char *index_function_name(const struct plan_index *index, uint32_t function, char place[32]);
+/* That place, also where it has a name. */
+const char *index_function_place(const struct plan_index *index, uint32_t function, char place[32]);
 /* True if `name` is one of its names as they stand, or of a clone the plain one, or its place. */
 int index_is_called(const struct plan_index *index, uint32_t function, const char *name);
 /* True if the pattern names it; its module is not looked at. */

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collector/base/list.h"
+
 static char *debuginfo_path;
 
 static int no_elf(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, char **file_name, Elf **elf)
@@ -176,14 +178,7 @@ static int read_sections(struct object *object, char *why)
 
 const struct object_section *object_section_at(const struct object *object, uint64_t address)
 {
-	size_t low = 0, high = object->section_count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (object->sections[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(object->sections, object->section_count, sizeof *object->sections, offsetof(struct object_section, end), address);
 	return low < object->section_count && object->sections[low].start <= address ? &object->sections[low] : NULL;
 }
 

@@ -3,9 +3,9 @@
  * plan.h: from an ELF file and standing rules to a plan (lorg/plan.h) that
  * programs map: which of its functions are hooked, and how.
  *
- * The planner belongs to one collector. Its analysis runs in a helper thread
+ * The planner belongs to one collector. Its analysis runs in helper threads
  * of its own, so that a large file (a compiler: some seconds) keeps nobody from
- * draining chunks; all functions here are for the collector's one thread, and
+ * draining chunks, and small files do not wait for it; all functions here are for the collector's one thread, and
  * none of them waits. Results are kept: one plan a file (build-id, else
  * identity of the file), whatever number of programs map it.
  *

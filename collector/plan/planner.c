@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * planner.c: see plan.h. One helper thread, one queue. The lock protects the
- * list, the state of what stands in it, and what was told; all that a planned
- * module holds is written by the helper before its state says so, and never
- * changed after.
+ * planner.c: see plan.h. One queue, one helper thread; for whole modules two,
+ * of which one takes small files only, so that they do not wait for a
+ * compiler. The lock protects the list, the state of what stands in it, the
+ * ids, and what was told; all that a planned module holds is written by its
+ * helper before its state says so, and never changed after.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +23,10 @@
 #include "collector/plan/build.h"
 #include "collector/plan/index.h"
 #include "collector/plan/plan.h"
+#include "collector/plan/planned.h"
 #include "collector/plan/rule.h"
 
-enum { CALLERS_MAXIMUM = 256, REFUSED_NAMED = 8 };
+enum { CALLERS_MAXIMUM = 256, REFUSED_NAMED = 8, HELPERS = 2, SMALL_FILE = 4 << 20 /* bytes */ };
 
 struct planned {
 	struct planned *next; /* in order of arrival */
@@ -33,6 +35,7 @@ struct planned {
 	pid_t pid;
 	uint8_t build_id[20];
 	uint32_t build_id_length;
+	int is_small, is_taken; /* its file; a helper is at it */
 	/* The helper's until `state` is no more PLAN_PENDING. */
 	enum plan_state state;
 	int has_callers; /* its ranges for --called-from were looked for */
@@ -66,11 +69,16 @@ struct planner {
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* something was queued, or it is to stop */
 	struct planned *list, **end;
-	pthread_t helper;
-	int has_helper, stop;
+	struct helper {
+		struct planner *planner;
+		pthread_t thread;
+		int is_quick; /* it takes small files only */
+	} helpers[HELPERS];
+	unsigned helper_count;
+	int stop;
 	int descriptor;		/* eventfd */
-	uint64_t next_plan;	/* the helper's */
-	uint32_t next_function; /* the helper's */
+	uint64_t next_plan;
+	uint32_t next_function;
 };
 
 /* ---- what stands ------------------------------------------------------- */
@@ -114,10 +122,10 @@ void planner_free(struct planner *planner)
 		return;
 	pthread_mutex_lock(&planner->lock);
 	planner->stop = 1;
-	pthread_cond_signal(&planner->work);
+	pthread_cond_broadcast(&planner->work);
 	pthread_mutex_unlock(&planner->lock);
-	if (planner->has_helper)
-		pthread_join(planner->helper, NULL);
+	for (unsigned i = 0; i < planner->helper_count; i++)
+		pthread_join(planner->helpers[i].thread, NULL);
 	while (planner->list) {
 		struct planned *planned = planner->list;
 		planner->list = planned->next;
@@ -433,6 +441,17 @@ static int publish(struct planned *planned)
 	return 0;
 }
 
+/* Ids of a plan and of as many functions as it can have. */
+static void take_ids(struct planner *planner, const struct analysis *analysis, struct build_request *request)
+{
+	const uint32_t places = planner->settings.whole_modules ? 2 : 1; /* of one function */
+	pthread_mutex_lock(&planner->lock);
+	request->plan_id = planner->next_plan++;
+	request->first_function = planner->next_function;
+	planner->next_function += places * (uint32_t)analysis->functions.count;
+	pthread_mutex_unlock(&planner->lock);
+}
+
 static enum plan_state make(struct planner *planner, struct planned *planned)
 {
 	uint32_t caller_count = 0;
@@ -451,14 +470,12 @@ static enum plan_state make(struct planner *planner, struct planned *planned)
 			find_callers(planner, planned, analysis);
 		callers = all_callers(planner, planned, &caller_count);
 	}
-	const struct build_request request = {
+	struct build_request request = {
 		.analysis = analysis,
 		.rules = planner->rules,
 		.rule_count = planner->rule_count,
 		.prototypes = planner->settings.prototypes,
 		.tick_frequency = planner->settings.tick_frequency,
-		.first_function = planner->next_function,
-		.plan_id = planner->next_plan,
 		.callers = callers,
 		.caller_count = caller_count,
 		.flags_matter = planner->settings.flags_matter,
@@ -466,6 +483,7 @@ static enum plan_state make(struct planner *planner, struct planned *planned)
 		.code_ranges = code_ranges,
 		.index = planned->index,
 	};
+	take_ids(planner, analysis, &request);
 	int failed = build_plan(&request, &planned->built);
 	free(callers);
 	analysis_close(analysis);
@@ -479,30 +497,30 @@ static enum plan_state make(struct planner *planner, struct planned *planned)
 		fail(planned, strerror(errno));
 		return PLAN_NONE;
 	}
-	planner->next_plan++;
-	planner->next_function += planned->built.function_count;
 	return PLAN_READY;
 }
 
-static struct planned *next_pending(const struct planner *planner)
+static struct planned *next_pending(const struct helper *helper)
 {
-	for (struct planned *planned = planner->list; planned; planned = planned->next)
-		if (planned->state == PLAN_PENDING)
+	for (struct planned *planned = helper->planner->list; planned; planned = planned->next)
+		if (planned->state == PLAN_PENDING && !planned->is_taken && (planned->is_small || !helper->is_quick))
 			return planned;
 	return NULL;
 }
 
 static void *help(void *argument)
 {
-	struct planner *planner = argument;
+	const struct helper *helper = argument;
+	struct planner *planner = helper->planner;
 	const uint64_t one = 1;
 	pthread_mutex_lock(&planner->lock);
 	while (!planner->stop) {
-		struct planned *planned = next_pending(planner);
+		struct planned *planned = next_pending(helper);
 		if (!planned) {
 			pthread_cond_wait(&planner->work, &planner->lock);
 			continue;
 		}
+		planned->is_taken = 1;
 		pthread_mutex_unlock(&planner->lock);
 		enum plan_state state = make(planner, planned);
 		pthread_mutex_lock(&planner->lock);
@@ -514,17 +532,28 @@ static void *help(void *argument)
 	return NULL;
 }
 
-/* Signals are the collector's. */
 static int start_helper(struct planner *planner)
 {
+	struct helper *helper = &planner->helpers[planner->helper_count];
+	*helper = (struct helper){.planner = planner, .is_quick = planner->helper_count > 0};
+	int error = pthread_create(&helper->thread, NULL, help, helper);
+	planner->helper_count += !error;
+	return error;
+}
+
+/* One at least. Signals are the collector's. */
+static int start_helpers(struct planner *planner)
+{
 	sigset_t all, before;
-	if (planner->has_helper)
+	int error = 0;
+	if (planner->helper_count)
 		return 0;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	int error = pthread_create(&planner->helper, NULL, help, planner);
+	error = start_helper(planner);
+	if (!error && planner->settings.whole_modules)
+		start_helper(planner);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	planner->has_helper = !error;
 	return error;
 }
 
@@ -556,6 +585,18 @@ static int is_that(const struct planned *planned, const struct plan_request *req
 					: strcmp(planned->path, request->path) == 0;
 }
 
+static int is_small_file(const struct planned *planned)
+{
+	char *path;
+	struct stat status;
+	int found = 0;
+	if (planned->pid && asprintf(&path, "/proc/%d/root%s", (int)planned->pid, planned->path) >= 0) {
+		found = stat(path, &status) == 0;
+		free(path);
+	}
+	return (found || stat(planned->path, &status) == 0) && status.st_size < SMALL_FILE;
+}
+
 static struct planned *add(struct planner *planner, const struct plan_request *request)
 {
 	struct planned *planned = calloc(1, sizeof *planned);
@@ -569,14 +610,48 @@ static struct planned *add(struct planner *planner, const struct plan_request *r
 	planned->has_callers = planned->state == PLAN_NONE;
 	planned->build_id_length = request->build_id_length < sizeof planned->build_id ? request->build_id_length : sizeof planned->build_id;
 	memcpy(planned->build_id, request->build_id, planned->build_id_length);
-	if (planned->state == PLAN_PENDING && start_helper(planner)) {
+	planned->is_small = is_small_file(planned);
+	if (planned->state == PLAN_PENDING && start_helpers(planner)) {
 		planned->state = PLAN_NONE;
 		fail(planned, "no thread could be made to plan it");
 	}
 	*planner->end = planned;
 	planner->end = &planned->next;
-	pthread_cond_signal(&planner->work);
+	pthread_cond_broadcast(&planner->work);
 	return planned;
+}
+
+int planned_adopt(struct planner *planner, const struct plan_request *of, const struct memory *plan, struct plan_index *index)
+{
+	const struct lorg_plan *made = (const struct lorg_plan *)plan->at;
+	struct planned *planned = calloc(1, sizeof *planned);
+	struct lorg_function_control *shut = calloc(made->function_count + 1ul, sizeof *shut);
+	if (planned)
+		*planned = (struct planned){.path = strdup(of->path), .module = strdup(index->module), .descriptor = -1};
+	if (!planned || !shut || !planned->path || !planned->module) {
+		free(shut);
+		if (planned)
+			planned_free(planned);
+		return -1;
+	}
+	planned->build_id_length = of->build_id_length < sizeof planned->build_id ? of->build_id_length : sizeof planned->build_id;
+	memcpy(planned->build_id, of->build_id, planned->build_id_length);
+	planned->state = PLAN_READY;
+	planned->has_callers = planned->told = 1;
+	planned->descriptor = plan->descriptor;
+	planned->plan = made;
+	planned->index = index;
+	planned->built.size = plan->size;
+	planned->built.functions = shut;
+	planned->built.function_count = made->function_count;
+	/* Ids are never used twice. The helper, whose these are, has not begun. */
+	if (made->plan_id >= planner->next_plan)
+		planner->next_plan = made->plan_id + 1;
+	if (made->first_function + made->function_count > planner->next_function)
+		planner->next_function = made->first_function + made->function_count;
+	*planner->end = planned;
+	planner->end = &planned->next;
+	return 0;
 }
 
 static void fill_answer(const struct planned *planned, struct plan_answer *answer)

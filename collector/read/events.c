@@ -642,6 +642,12 @@ static void link_reaped(struct trace_index *index)
 	free(of_image);
 }
 
+/* An end that was only told so that readers may forget it: nobody knows when it was, or how. */
+static int is_unknown(const struct trace_exit *gone)
+{
+	return !gone->known || (gone->outside && gone->reason == LORG_REASON_UNKNOWN);
+}
+
 /* An image that another one follows by exec ended with that, and so did its threads. */
 static void end_by_exec(struct trace_index *index)
 {
@@ -650,14 +656,17 @@ static void end_by_exec(struct trace_index *index)
 		const struct trace_image *image = trace->images[i];
 		struct trace_image *before =
 			image->birth == LORG_BIRTH_EXEC && image->parent ? trace->images[image->parent->number] : NULL;
-		if (before && before->pid == image->pid && !before->exit.known)
+		if (before && before->pid == image->pid && is_unknown(&before->exit))
 			before->exit = (struct trace_exit){
 				.known = 1, .tick = image->tick, .reason = LORG_REASON_EXEC, .effective = image->tick};
 	}
 	for (unsigned i = 0; i < trace->process_count; i++) {
 		struct trace_process *process = &trace->processes[i];
-		if (!process->exit.known && process->image->exit.known && process->image->exit.reason == LORG_REASON_EXEC)
-			process->exit = process->image->exit;
+		if (!is_unknown(&process->exit) || !process->image->exit.known || process->image->exit.reason != LORG_REASON_EXEC)
+			continue;
+		process->exit = process->image->exit;
+		if (process->last_tick > process->exit.tick && process->first_tick <= process->exit.tick)
+			process->last_tick = process->exit.tick;
 	}
 }
 

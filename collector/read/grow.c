@@ -9,30 +9,14 @@
 
 #include "collector/read/index.h"
 
-static struct stream *stream_of(struct trace_index *index, size_t number)
-{
-	if (number >= index->stream_room) {
-		size_t room = index->stream_room ? index->stream_room * 2 : 64;
-		struct stream *grown = reallocarray(index->streams, room, sizeof *grown);
-		if (!grown) {
-			index->out_of_memory = 1;
-			return NULL;
-		}
-		index->streams = grown;
-		index->stream_room = room;
-	}
-	if (number >= index->stream_count)
-		index->stream_count = number + 1;
-	return &index->streams[number];
-}
-
 /* Each packet is a stream of its own: whoever gives it knows what came before. */
-static void look_at(struct trace_index *index, size_t number, const void *bytes, size_t length)
+static void look_at(struct trace_index *index, const void *bytes, size_t length)
 {
-	struct stream *stream = stream_of(index, number);
+	uint32_t number = index->stream_count;
+	struct stream *stream = index_add_stream(index);
 	if (!stream)
 		return;
-	*stream = (struct stream){.number = (uint32_t)number, .bytes = bytes, .length = length, .damaged = 1};
+	*stream = (struct stream){.number = number, .bytes = bytes, .length = length, .damaged = 1};
 	index_stream(index, stream);
 }
 
@@ -54,7 +38,7 @@ int trace_define(struct trace *trace, const void *packet, size_t length)
 	struct trace_index *index = trace->index;
 	forget_packets(index);
 	index->finished = 0;
-	look_at(index, 0, packet, length);
+	look_at(index, packet, length);
 	index->unsettled = 1;
 	forget_packets(index);
 	return index->out_of_memory ? -1 : 0;
@@ -75,7 +59,7 @@ int trace_show(struct trace *trace, const struct trace_memory *packets, size_t c
 	forget_packets(index);
 	index->finished = 1; /* what they define has been taken by trace_define() */
 	for (size_t i = 0; i < count && !index->out_of_memory; i++)
-		look_at(index, i, packets[i].bytes, packets[i].length);
+		look_at(index, packets[i].bytes, packets[i].length);
 	if (trace->packet_count > 1)
 		qsort(trace->packets, trace->packet_count, sizeof *trace->packets, by_earliest);
 	if ((index->unsettled || trace->process_count != processes) && !index->out_of_memory)

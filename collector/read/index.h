@@ -67,7 +67,7 @@ struct unload_told {
 struct trace_index {
 	struct trace trace;
 	struct stream *streams;
-	size_t stream_count, stream_room;
+	unsigned stream_count, stream_room;
 	size_t packet_room;
 	unsigned process_room, image_room, gap_room;
 	struct number_table process_table, image_table, gap_table;
@@ -116,6 +116,9 @@ struct trace_index {
 
 /* Grows *array for one more element; returns 0 and sets out_of_memory when it cannot. */
 int index_grow(struct trace_index *index, void *array, unsigned count, unsigned *room, size_t element);
+
+/* One stream more, all zero; NULL: out_of_memory. Others may have moved. */
+struct stream *index_add_stream(struct trace_index *index);
 
 /* An index of nothing; NULL: out of memory. */
 struct trace_index *index_new(void);

@@ -2,18 +2,12 @@
 /* lookup.c: what was the clock, the function, the module, at a tick. */
 #include <string.h>
 
+#include "collector/base/list.h"
 #include "collector/read/index.h"
 
 static const struct clock_piece *clock_at(const struct trace_index *index, uint64_t tick)
 {
-	unsigned low = 0, high = index->clock_count;
-	while (low < high) {
-		unsigned middle = low + (high - low) / 2;
-		if (index->clocks[middle].base_tick <= tick)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(index->clocks, index->clock_count, sizeof *index->clocks, offsetof(struct clock_piece, base_tick), tick);
 	if (index->clock_count == 0)
 		return NULL;
 	return &index->clocks[low ? low - 1 : 0];

@@ -166,18 +166,10 @@ static int stream_number(const char *name, uint32_t *number)
 	return 1;
 }
 
-static struct stream *add_stream(struct trace_index *index)
+struct stream *index_add_stream(struct trace_index *index)
 {
-	if (index->stream_count == index->stream_room) {
-		size_t room = index->stream_room ? index->stream_room * 2 : 16;
-		struct stream *grown = reallocarray(index->streams, room, sizeof *grown);
-		if (!grown) {
-			index->out_of_memory = 1;
-			return NULL;
-		}
-		index->streams = grown;
-		index->stream_room = room;
-	}
+	if (!index_grow(index, &index->streams, index->stream_count, &index->stream_room, sizeof *index->streams))
+		return NULL;
 	struct stream *stream = &index->streams[index->stream_count++];
 	memset(stream, 0, sizeof *stream);
 	return stream;
@@ -190,7 +182,7 @@ static int map_streams(struct trace_index *index, DIR *directory, char *error, s
 	while ((entry = readdir(directory))) {
 		if (!stream_number(entry->d_name, &number))
 			continue;
-		struct stream *stream = add_stream(index);
+		struct stream *stream = index_add_stream(index);
 		if (!stream)
 			return refuse(error, size, "out of memory: free some");
 		stream->number = number;
@@ -309,7 +301,7 @@ struct trace *trace_open_memory(const char *metadata, size_t metadata_length, co
 		return NULL;
 	}
 	for (unsigned i = 0; i < count; i++) {
-		struct stream *stream = add_stream(index);
+		struct stream *stream = index_add_stream(index);
 		if (!stream)
 			break;
 		stream->number = i;

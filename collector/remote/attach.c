@@ -2,12 +2,14 @@
 /* attach.c: see attach.h. */
 #include "collector/remote/attach.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,6 +108,21 @@ static int is_visible(pid_t pid, const char *path)
 	return stat(path, &own) == 0 && stat(there, &its) == 0 && own.st_dev == its.st_dev && own.st_ino == its.st_ino;
 }
 
+/* The loader needs one for a moment. */
+static int has_no_descriptor(pid_t pid)
+{
+	char path[64];
+	struct rlimit limit;
+	uint64_t count = 0;
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	DIR *directory = opendir(path);
+	for (const struct dirent *entry; directory && (entry = readdir(directory)) != NULL;)
+		count += entry->d_name[0] != '.';
+	if (directory)
+		closedir(directory);
+	return prlimit(pid, RLIMIT_NOFILE, NULL, &limit) == 0 && count >= limit.rlim_cur;
+}
+
 static int load(pid_t pid, const char *path, struct library *library, struct attach_result *result)
 {
 	char name[4096];
@@ -135,6 +152,8 @@ static int load(pid_t pid, const char *path, struct library *library, struct att
 	/* What went wrong is no affair of the program's. */
 	struct remote_call forget = {.pid = pid, .symbol = "dlerror"};
 	remote_carry_out(&forget);
+	if (has_no_descriptor(pid))
+		return fail(result, EMFILE, "it has as many descriptors as it may (RLIMIT_NOFILE)", "prlimit(1) gives it more");
 	return fail(result, 0,
 		    "its loader did not take liblorg.so (no room for thread-local storage, no memory, or another policy)",
 		    "start it with lorg run, or with GLIBC_TUNABLES=glibc.rtld.optional_static_tls=2048");

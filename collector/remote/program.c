@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "collector/base/list.h"
+
 enum {
 	MAPPINGS_MAXIMUM = 1 << 18,
 	HEADERS_MAXIMUM = 64,
@@ -88,14 +90,7 @@ static int read_mappings(struct program *program)
 
 const struct mapping *program_mapping(const struct program *program, uint64_t address)
 {
-	uint32_t low = 0, high = program->mapping_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (program->mappings[middle].end <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(program->mappings, program->mapping_count, sizeof *program->mappings, offsetof(struct mapping, end), address);
 	return low < program->mapping_count && program->mappings[low].start <= address ? &program->mappings[low] : NULL;
 }
 

@@ -13,17 +13,20 @@
  *
  * At every moment in between, a tracer that dies leaves a thread that runs to the end of its call and is then back.
  */
+#include "collector/patch/hold.h"
 #include "collector/remote/remote.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -40,12 +43,15 @@ enum {
 	SWAB_ROOM = 4096,   /* of stack that swab may use */
 	ERRNO_CODE = 20,
 	KCMP_MEMORY = 1,      /* KCMP_VM */
+	PRIORITY = -20,
+	ROUNDS_A_LOOK = 10,
 	RESTART_SYSTEM = 512, /* the kernel's own result of a call that goes on after an interruption */
 };
 
 static const uint64_t DIRECTION = 1 << 10, SINGLE_STEP = 1 << 8, ALIGNMENT_CHECK = 1 << 18, RESUME = 1 << 16;
 static const uint64_t CHOICE_NS = 1000000000, LIMIT_NS = 5000000000, GIVE_UP_NS = 1000000000, SMALL_STEP_NS = 2000000000,
-		      TRACER_NS = 1000000000;
+		      TRACER_NS = 1000000000, OTHERS_NS = 1000000,
+		      PART_NS = 1000000000, ENDING_NS = 100000;
 
 /* What the called thread needs of the C library. */
 struct library {
@@ -67,6 +73,9 @@ struct remote {
 	int at_entry;                     /* 1: stopped before a system call */
 	int64_t last_number, last_result; /* of the last system call that it made in this step */
 	uint32_t calls;                   /* system calls in this step, begun */
+	int is_back;                      /* 1: as it was, and stopped */
+	int announces;                    /* 1: the function is liblorg's, and says when it is over (late.h) */
+	int by_itself;                    /* 1: it has gone back without us */
 	int error_number;                 /* the thread's errno */
 };
 
@@ -319,6 +328,7 @@ static int find_function(struct remote *remote)
 		return 0;
 	if (remote_find_late(program, &late, &there) || !late || there.entry != call->function)
 		return refuse(remote, REMOTE_REFUSED, ESRCH, other);
+	remote->announces = call->data && call->data_size == sizeof(struct lorg_late_words);
 	return 0;
 }
 
@@ -407,6 +417,23 @@ static int is_fault(int signal)
 	       signal == SIGSYS;
 }
 
+/* It is about to wait: for a lock, maybe, or for time in which others go on. */
+static int is_wait(int64_t number)
+{
+	switch (number) {
+	case SYS_futex:
+	case SYS_sched_yield:
+	case SYS_nanosleep:
+	case SYS_clock_nanosleep:
+	case SYS_pselect6:
+	case SYS_select:
+	case SYS_poll:
+	case SYS_ppoll:
+	case SYS_epoll_wait: return 1;
+	default: return 0;
+	}
+}
+
 /* A stop of the thread before or after a system call. 1: its step is over. */
 static int note_call(struct remote *remote, uint64_t frame)
 {
@@ -417,8 +444,11 @@ static int note_call(struct remote *remote, uint64_t frame)
 	if (remote->at_entry) {
 		remote->calls++;
 		remote->last_number = (int64_t)registers.orig_rax;
+		thread_others(&remote->program, &remote->taken, is_wait(remote->last_number));
 	} else {
 		remote->last_result = (int64_t)registers.rax;
+		if (is_wait(remote->last_number))
+			thread_hold_others(&remote->program, &remote->taken);
 	}
 	return is_at_end(remote, &registers, frame);
 }
@@ -455,6 +485,19 @@ static enum stop note_stop(struct remote *remote, uint64_t frame, int signal, in
 	return STOP_GO_ON;
 }
 
+/* As thread_await; sees to the other threads meanwhile. */
+static int await_step(struct remote *remote, uint64_t limit, int *signal, int *event)
+{
+	while ((remote->taken.other_count || remote->taken.holds) && thread_now_ns() < limit) {
+		uint64_t soon = thread_now_ns() + OTHERS_NS;
+		int stopped = thread_await(remote->taken.tid, soon < limit ? soon : limit, signal, event);
+		if (stopped)
+			return stopped;
+		thread_others(&remote->program, &remote->taken, 0);
+	}
+	return thread_await(remote->taken.tid, limit, signal, event);
+}
+
 /*
  * Lets the thread run until its step is over: 0. Else -1 with the outcome; the thread is then stopped (REMOTE_FAILED,
  * REMOTE_AGAIN), or gone (ESRCH), or left alone (REMOTE_LEFT).
@@ -467,7 +510,7 @@ static int run_step(struct remote *remote, uint64_t frame, uint64_t limit)
 	for (;;) {
 		if (request >= 0 && ptrace(request, tid, NULL, (void *)(intptr_t)deliver))
 			return refuse(remote, REMOTE_FAILED, errno, "the program has ended meanwhile");
-		int stopped = thread_await(tid, !interrupted && look < limit ? look : limit, &signal, &event);
+		int stopped = await_step(remote, !interrupted && look < limit ? look : limit, &signal, &event);
 		if (stopped < 0)
 			return refuse(remote, REMOTE_FAILED, ESRCH, "the program has ended meanwhile");
 		if (stopped) {
@@ -486,23 +529,120 @@ static int run_step(struct remote *remote, uint64_t frame, uint64_t limit)
 	}
 }
 
-/* ---- the whole -------------------------------------------------------------------------- */
+/* ---- a step that announces its end ---------------------------------------------------------- */
 
-/* The thread, which is stopped, as it was. */
-static void put_back(struct remote *remote)
+static uint64_t words_address(const struct remote *remote, size_t offset)
+{
+	return remote->region + offset;
+}
+
+static void tell_watched(struct remote *remote, uint32_t watched)
+{
+	static const uint32_t no;
+	if (watched) /* what stands there may be of another call */
+		program_write(&remote->program, words_address(remote, offsetof(struct lorg_late_words, ending)), &no, sizeof no);
+	program_write(&remote->program, words_address(remote, offsetof(struct lorg_late_words, watched)), &watched,
+		      sizeof watched);
+}
+
+static int is_ending(const struct remote *remote)
+{
+	uint32_t ending = 0;
+	return program_read(&remote->program, words_address(remote, offsetof(struct lorg_late_words, ending)), &ending,
+			    sizeof ending) == 0 &&
+	       ending;
+}
+
+/* It has stopped because we wanted it to. 0: it is still in its step. */
+static int is_back_by_itself(struct remote *remote)
 {
 	struct user_regs_struct registers;
+	if (ptrace(PTRACE_GETREGS, remote->taken.tid, NULL, &registers))
+		return refuse(remote, REMOTE_FAILED, ESRCH, "the program has ended meanwhile");
+	remote->by_itself = registers.rsp < remote->region || registers.rsp >= remote->region + REGION;
+	return remote->by_itself;
+}
+
+/* Now and then: the other threads, the time, and whether there is anything left to wait for. */
+static int look_around(struct remote *remote, uint64_t limit)
+{
+	char state = status_state(remote->call.pid, remote->taken.tid);
+	thread_others(&remote->program, &remote->taken, state == 'S');
+	if (state == 'X' || state == 'Z')
+		return refuse(remote, REMOTE_FAILED, ESRCH, "the program has ended meanwhile");
+	if (thread_now_ns() >= limit)
+		return refuse(remote, REMOTE_LEFT, ETIMEDOUT,
+			      "the call takes too long: the thread goes on by itself when it is done");
+	return 0;
+}
+
+/*
+ * Lets the thread run, without a stop at each system call, until it says that it is at the end of its step, and stops it there:
+ * 0. Else as run_step; or 1: it was not stopped in time, and has gone back as it does without a tracer.
+ */
+static int run_to_ending(struct remote *remote, uint64_t limit)
+{
 	pid_t tid = remote->taken.tid;
-	thread_resumed(&remote->taken, remote->at_entry, &registers);
+	int request = PTRACE_CONT, deliver = 0, interrupted = 0;
+	for (uint32_t round = 0;; round++) {
+		int signal = 0, event = 0;
+		if (request >= 0 && ptrace(request, tid, NULL, (void *)(intptr_t)deliver))
+			return refuse(remote, REMOTE_FAILED, errno, "the program has ended meanwhile");
+		request = -1;
+		int stopped = thread_has_stopped(tid, &signal, &event);
+		if (stopped < 0)
+			return refuse(remote, REMOTE_FAILED, ESRCH, "the program has ended meanwhile");
+		if (stopped && interrupted && event == EVENT_STOP && signal == SIGTRAP)
+			return is_back_by_itself(remote);
+		if (stopped) {
+			if (note_stop(remote, 0, signal, event, &request, &deliver) != STOP_GO_ON)
+				return -1;
+			request = request == PTRACE_LISTEN ? PTRACE_LISTEN : PTRACE_CONT;
+			continue;
+		}
+		if (!interrupted && is_ending(remote)) {
+			interrupted = 1;
+			ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+		}
+		if (round % ROUNDS_A_LOOK == 0 && look_around(remote, limit))
+			return -1;
+		/* Not more often: we may be on the thread's own processor, and come before it. */
+		nanosleep(&(struct timespec){0, ENDING_NS}, NULL);
+	}
+}
+
+/* ---- the whole -------------------------------------------------------------------------- */
+
+/*
+ * The thread, which is stopped, as it was; it goes on by go_on().
+ *
+ * To be let go wakes a thread as a signal does, and some calls end with that. So one that is before a call goes on into it
+ * from where it stands, and the kernel lets it go when this thread ends, at once: a signal that has come meanwhile ends the call
+ * as it would have. Signals that are ignored would end it too, since the mask has kept them: they go away on the way back to the
+ * program, which then makes the call by itself.
+ */
+static void put_back(struct remote *remote)
+{
+	pid_t tid = remote->taken.tid;
 	program_write(&remote->program, errno_address(remote), &remote->error_number, sizeof remote->error_number);
-	/* Registers last: until then the thread would do all this by itself. */
 	context_restore_rest(tid, &remote->taken.context);
-	ptrace(PTRACE_SETREGS, tid, NULL, &registers);
-	/*
-	 * To be let go wakes a thread as a signal does, and some calls end with that. So one that is before a call goes on
-	 * as it is, and the kernel lets it go when this thread ends, at once.
-	 */
-	ptrace(remote->at_entry ? PTRACE_CONT : PTRACE_DETACH, tid, NULL, NULL);
+	if (thread_signals(remote->call.pid, tid) == SIGNALS_IGNORED)
+		remote->at_entry = 0;
+	remote->is_back = 1;
+}
+
+/*
+ * The last that this thread does: who still has a tracer gets to see signals that it would not have. Registers last: until then
+ * the thread would do all this by itself.
+ */
+static void go_on(const struct remote *remote)
+{
+	struct user_regs_struct registers;
+	if (!remote->is_back)
+		return;
+	thread_resumed(&remote->taken, remote->at_entry, &registers);
+	ptrace(PTRACE_SETREGS, remote->taken.tid, NULL, &registers);
+	ptrace(remote->at_entry ? PTRACE_CONT : PTRACE_DETACH, remote->taken.tid, NULL, NULL);
 }
 
 /* below: 0, or where errno can be kept for the way back. */
@@ -513,7 +653,15 @@ static int step(struct remote *remote, uint64_t function, const uint64_t argumen
 	if ((below ? write_way_back_by_errno(remote, &frame, below) : write_way_back(remote, frame)) ||
 	    start_step(remote, function, arguments, frame))
 		return refuse(remote, REMOTE_FAILED, errno, "its stack cannot be written to");
-	return run_step(remote, frame, thread_now_ns() + limit_ns);
+	uint64_t limit = thread_now_ns() + limit_ns;
+	if (remote->announces && function == remote->call.function) {
+		int over = run_to_ending(remote, limit);
+		if (over)
+			return over;
+		tell_watched(remote, 0);
+		remote->at_entry = 0;
+	}
+	return run_step(remote, frame, limit);
 }
 
 static uint64_t own_stack(const struct remote *remote)
@@ -544,8 +692,10 @@ static int call_function(struct remote *remote)
 		if (program_write(&remote->program, remote->region, call->data, call->data_size))
 			return refuse(remote, REMOTE_REFUSED, errno, "its memory cannot be written to");
 	}
+	if (remote->announces)
+		tell_watched(remote, 1);
 	if (step(remote, call->function, arguments, remote->region + REGION, remote->region + REMOTE_DATA_MAXIMUM,
-		 call->limit_ns))
+		 call->limit_ns) < 0)
 		return -1;
 	if (call->data && program_read(&remote->program, remote->region, call->data, call->data_size))
 		return refuse(remote, REMOTE_FAILED, errno, "its memory cannot be read");
@@ -572,9 +722,15 @@ static int is_stopped(const struct remote *remote)
 static void call_in_thread(struct remote *remote)
 {
 	int failed = map_region(remote) || call_function(remote);
+	if (remote->by_itself) { /* and the region stays */
+		thread_part(&remote->program, &remote->taken, PART_NS);
+		thread_let_go(&remote->program, remote->taken.tid);
+		return;
+	}
 	/* One that has crashed or was given up may leave the memory in use. */
 	if (remote->region && is_stopped(remote) && (!failed || remote->call.outcome == REMOTE_REFUSED))
 		failed |= unmap_region(remote);
+	thread_part(&remote->program, &remote->taken, PART_NS);
 	if (is_stopped(remote))
 		put_back(remote);
 }
@@ -599,13 +755,17 @@ static void carry_out(struct remote *remote)
 	if (find_library(remote) || find_function(remote))
 		return;
 	if (thread_take(&remote->program, call->choice_ns, &remote->taken, &why)) {
-		refuse(remote, REMOTE_AGAIN, EAGAIN, why);
+		if (strchr("XZ", status_state(call->pid, 0)) && status_number(call->pid, 0, "Threads", 10) <= 1)
+			refuse(remote, REMOTE_REFUSED, ESRCH, "it has ended");
+		else
+			refuse(remote, REMOTE_AGAIN, EAGAIN, why);
 		return;
 	}
 	call->tid = remote->taken.tid;
 	remote->at_entry = remote->taken.at_entry;
 	if (program_read(&remote->program, errno_address(remote), &remote->error_number, sizeof remote->error_number)) {
 		refuse(remote, REMOTE_REFUSED, EFAULT, "its C library is of a kind that is not known");
+		thread_part(&remote->program, &remote->taken, PART_NS);
 		put_back(remote);
 		return;
 	}
@@ -618,8 +778,11 @@ static void *tracer(void *argument)
 	struct remote *remote = argument;
 	remote->tracer = gettid();
 	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); /* of this thread: it waits in short sleeps */
+	setpriority(PRIO_PROCESS, 0, PRIORITY);	  /* the same, where it may: threads of the program wait for it */
 	carry_out(remote);
+	thread_forget(&remote->taken);
 	program_close(&remote->program);
+	go_on(remote);
 	/* Release: who sees it sees the results. */
 	__atomic_store_n(&remote->over, 1, __ATOMIC_RELEASE);
 	return NULL;
@@ -653,12 +816,15 @@ struct remote *remote_start(const struct remote_call *call)
 
 int remote_over(const struct remote *remote)
 {
-	return __atomic_load_n(&remote->over, __ATOMIC_ACQUIRE);
+	if (__atomic_load_n(&remote->over, __ATOMIC_ACQUIRE))
+		return 1;
+	hold_reap(remote->call.pid);
+	return 0;
 }
 
 void remote_end(struct remote *remote, struct remote_call *call)
 {
-	pthread_join(remote->thread, NULL);
+	hold_join(remote->thread, remote->call.pid);
 	/* The tracer is gone for us a moment before it is for the kernel. */
 	for (int i = 0; i < 1000 && remote->call.tid &&
 			status_number(remote->call.pid, remote->call.tid, "TracerPid", 10) == remote->tracer;

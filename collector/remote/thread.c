@@ -11,6 +11,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
@@ -37,8 +38,15 @@ enum {
 	CODE_64 = 0x33,
 	ROOM = 16 << 10, /* of stack below what a thread uses */
 	RED_ZONE = 128,
-	MOMENTS = 50, /* at which a thread is looked at once it is traced */
+	MOMENTS = 50, /* at which threads are looked at once they are traced */
+	CROWD = 256,  /* threads that are looked at together */
 	NEXT_CALL_NS = 5000000,
+	SHORT_NS = 50000,
+	PAUSE_NS = 1000000,
+	LET_GO_NS = 20000000,
+	LATE_NS = 1000000000, /* who is let go without having stopped, finds its call ended */
+	HELD_NS = 15000000, /* all threads stand for so long at most */
+	HOLDS = 8,	      /* and so many times more, as long after each */
 	STOP_NS = 200000000,
 	RSEQ_OFFSET = 8, /* of the address of a critical section in struct rseq */
 };
@@ -52,7 +60,7 @@ uint64_t thread_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-static int has_stopped(pid_t tid, int *signal, int *event)
+int thread_has_stopped(pid_t tid, int *signal, int *event)
 {
 	siginfo_t info = {0};
 	if (waitid(P_PID, (id_t)tid, &info, WSTOPPED | WNOHANG | __WALL))
@@ -67,7 +75,7 @@ static int has_stopped(pid_t tid, int *signal, int *event)
 int thread_await(pid_t tid, uint64_t limit, int *signal, int *event)
 {
 	for (int round = 0;; round++) {
-		int stopped = has_stopped(tid, signal, event);
+		int stopped = thread_has_stopped(tid, signal, event);
 		if (stopped)
 			return stopped;
 		if (round < 10) /* most stops come at once */
@@ -79,7 +87,7 @@ int thread_await(pid_t tid, uint64_t limit, int *signal, int *event)
 		if (round % 64 == 0 && access(path, F_OK))
 			return -1;
 		/* Who sleeps comes before who computes, and who only yields does not. */
-		nanosleep(&(struct timespec){0, round > 500 ? 200000 : 10000}, NULL);
+		nanosleep(&(struct timespec){0, round > 200 ? 200000 : round > 50 ? 50000 : 10000}, NULL);
 	}
 }
 
@@ -172,6 +180,7 @@ static int may_be_left(const struct program *program, const struct user_regs_str
 	case SYS_mq_timedreceive:
 	case SYS_mq_timedsend:
 	case SYS_io_getevents:
+	case SYS_io_pgetevents:
 	case SYS_io_uring_enter:
 	case SYS_flock:
 	case SYS_restart_syscall: return 1;
@@ -180,6 +189,7 @@ static int may_be_left(const struct program *program, const struct user_regs_str
 	case SYS_write:
 	case SYS_writev: return can_wait(program, r->rdi);
 	case SYS_futex: return futex_can_wait(r->rsi);
+	case SYS_fcntl: return r->rsi == F_SETLKW || r->rsi == F_OFD_SETLKW;
 	default: return 0;
 	}
 }
@@ -189,7 +199,8 @@ static const char in_handler[] = "its threads are inside signal handlers that ha
 		  in_library[] = "its threads are in the middle of the C library, an allocator or the loader",
 		  is_stopped[] = "it is stopped (by a signal; SIGCONT lets it go on)",
 		  no_threads[] = "its threads cannot be stopped", busy[] = "signals are on their way to its threads",
-		  other_tracer[] = "another tracer holds it (a debugger, strace)";
+		  other_tracer[] = "another tracer holds it (a debugger, strace)",
+		  in_kernel[] = "it waits in the kernel for what cannot be interrupted (a disk, a network file system, vfork)";
 
 static int is_lorg(const struct remote_module *module)
 {
@@ -272,12 +283,23 @@ static int is_in_sequence(const struct program *program, pid_t tid)
 	return program_read(program, place.address + RSEQ_OFFSET, &section, sizeof section) || section;
 }
 
+enum thread_signals thread_signals(pid_t pid, pid_t tid)
+{
+	int64_t pending = status_number(pid, tid, "SigPnd", 16), shared = status_number(pid, tid, "ShdPnd", 16),
+		blocked = status_number(pid, tid, "SigBlk", 16);
+	if (pending == -1 || shared == -1 || blocked == -1)
+		return SIGNALS_DUE;
+	uint64_t due = (uint64_t)((pending | shared) & ~blocked);
+	enum thread_signals found = due ? SIGNALS_IGNORED : SIGNALS_NONE;
+	for (int signal = 1; due; signal++, due >>= 1)
+		if ((due & 1) && !hold_ignores(pid, tid, signal))
+			return SIGNALS_DUE;
+	return found;
+}
+
 static int signal_is_due(const struct program *program, pid_t tid)
 {
-	int64_t pending = status_number(program->pid, tid, "SigPnd", 16),
-		shared = status_number(program->pid, tid, "ShdPnd", 16),
-		blocked = status_number(program->pid, tid, "SigBlk", 16);
-	return pending == -1 || shared == -1 || blocked == -1 || ((pending | shared) & ~blocked);
+	return thread_signals(program->pid, tid) == SIGNALS_DUE;
 }
 
 /* NULL: the thread, which is stopped, may be taken. */
@@ -318,59 +340,42 @@ static void let_go(const struct program *program, const struct taken *taken)
 	ptrace(PTRACE_DETACH, taken->tid, NULL, NULL);
 }
 
-/* It is stopped just now. NULL: it stays so, for it may be taken. */
-static const char *look_at(const struct program *program, struct taken *taken)
+/* At a stop for a system call: 1 before it, 0 behind it. */
+static int is_before_call(pid_t tid)
 {
-	if (context_save(taken->tid, &taken->context))
-		return no_threads;
-	return unusable(program, taken);
+	struct __ptrace_syscall_info info = {.op = PTRACE_SYSCALL_INFO_ENTRY};
+	ptrace(PTRACE_GET_SYSCALL_INFO, tid, (void *)sizeof info, &info);
+	return info.op == PTRACE_SYSCALL_INFO_ENTRY;
 }
 
-/* Stopped for us, and not by a signal. -1: it is let go, or gone; *why. */
-static int await_our_stop(struct taken *taken, uint64_t limit, const char **why)
+/* Whether a stop is for us, and not by a signal: then *at_entry. Else the thread is let go with it, and NULL is not given. */
+static const char *note_stop(const struct program *program, pid_t tid, int signal, int event, int *at_entry)
 {
-	int signal, event;
-	int stopped = thread_await(taken->tid, limit, &signal, &event);
-	*why = no_threads;
-	if (stopped <= 0)
-		return -1;
-	taken->at_entry = signal == (SIGTRAP | 0x80);
-	if (taken->at_entry || (event == EVENT_STOP && signal == SIGTRAP))
-		return 0;
-	*why = event == EVENT_STOP ? is_stopped : busy;
-	ptrace(PTRACE_DETACH, taken->tid, NULL, (void *)(intptr_t)(event ? 0 : signal));
-	return -1;
+	*at_entry = signal == (SIGTRAP | 0x80) && is_before_call(tid);
+	if (signal == (SIGTRAP | 0x80) || (event == EVENT_STOP && signal == SIGTRAP) ||
+	    (!event && hold_ignores(program->pid, tid, signal)))
+		return NULL;
+	ptrace(PTRACE_DETACH, tid, NULL, (void *)(intptr_t)(event ? 0 : signal));
+	return event == EVENT_STOP ? is_stopped : busy;
 }
 
-/* It runs on; stops before its next system call, or, interrupted, anywhere. -1: it is let go, or gone. */
-static int run_on(struct taken *taken, uint64_t for_ns)
-{
-	const char *why;
-	if (ptrace(PTRACE_SYSCALL, taken->tid, NULL, NULL))
-		return -1;
-	/* Is it in the middle of one already, the end of that comes first. */
-	if (!for_ns || await_our_stop(taken, thread_now_ns() + for_ns, &why)) {
-		if (for_ns && why != no_threads)
-			return -1;
-		ptrace(PTRACE_INTERRUPT, taken->tid, NULL, NULL);
-		return await_our_stop(taken, thread_now_ns() + STOP_NS, &why);
-	}
-	return 0;
-}
+/*
+ * Threads that are looked at together. Of many that are inside of the C library most of the time there is mostly one that
+ * is not; of one alone it takes many moments.
+ */
+struct member {
+	pid_t tid;
+	enum { MEMBER_RUNS, MEMBER_STOPPED, MEMBER_GONE } state;
+	int at_entry;
+};
 
-/* Where it stands it may not be taken: before its next system call it may, or at another moment. */
-static const char *take_later(const struct program *program, struct taken *taken, const char *why)
-{
-	for (int moment = 0; moment < MOMENTS; moment++) {
-		if (run_on(taken, moment == 0 ? NEXT_CALL_NS : 0))
-			return why;
-		why = look_at(program, taken);
-		if (!why)
-			return NULL;
-	}
-	let_go(program, taken);
-	return why;
-}
+struct crowd {
+	const struct program *program;
+	struct member *members;
+	uint32_t count, running;
+	struct taken *taken;
+	const char *why; /* of the last that could not be taken */
+};
 
 /* Seized before, and did not stop in time then: on a busy machine it may be long until it runs. */
 static int is_ours(const struct program *program, pid_t tid)
@@ -378,30 +383,231 @@ static int is_ours(const struct program *program, pid_t tid)
 	return status_number(program->pid, tid, "TracerPid", 10) == gettid();
 }
 
-static const char *take(const struct program *program, pid_t tid, struct taken *taken)
+static void seize_member(struct crowd *crowd, pid_t tid)
 {
-	const char *why;
-	taken->tid = tid;
-	taken->at_entry = 0;
-	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) && !is_ours(program, tid))
-		return status_number(program->pid, tid, "TracerPid", 10) > 0 ? other_tracer
-									     : "it may not be traced (ptrace)";
-	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
-	if (await_our_stop(taken, thread_now_ns() + STOP_NS, &why))
-		return why;
-	why = look_at(program, taken);
-	if (!why)
-		return NULL;
-	if (why != in_library && why != in_handler) {
-		let_go(program, taken);
-		return why;
+	if (ptrace(PTRACE_SEIZE, tid, NULL, (void *)(uintptr_t)PTRACE_O_TRACESYSGOOD) && !is_ours(crowd->program, tid)) {
+		crowd->why = status_number(crowd->program->pid, tid, "TracerPid", 10) > 0 ? other_tracer
+											  : "it may not be traced (ptrace)";
+		return;
 	}
-	return take_later(program, taken, why);
+	ptrace(PTRACE_INTERRUPT, tid, NULL, NULL);
+	crowd->members[crowd->count++] = (struct member){.tid = tid};
+	crowd->running++;
+}
+
+static void has_left(struct crowd *crowd, struct member *member)
+{
+	crowd->running -= member->state == MEMBER_RUNS;
+	member->state = MEMBER_GONE;
+}
+
+/* It has stopped. 1: it is taken. */
+static int look_at(struct crowd *crowd, struct member *member, int signal, int event)
+{
+	struct taken *taken = crowd->taken;
+	const char *why = note_stop(crowd->program, member->tid, signal, event, &member->at_entry);
+	if (why) {
+		crowd->why = why;
+		has_left(crowd, member);
+		return 0;
+	}
+	crowd->running -= member->state == MEMBER_RUNS;
+	member->state = MEMBER_STOPPED;
+	taken->tid = member->tid;
+	taken->at_entry = member->at_entry;
+	why = context_save(member->tid, &taken->context) ? no_threads : unusable(crowd->program, taken);
+	if (!why) {
+		/* Were we killed now, it would go on as if nothing had been. */
+		struct user_regs_struct again;
+		thread_resumed(taken, 0, &again);
+		ptrace(PTRACE_SETREGS, taken->tid, NULL, &again);
+		return 1;
+	}
+	crowd->why = why;
+	/* What will not change in some moments. */
+	if (why != in_library && why != in_handler && why != no_threads) {
+		let_go(crowd->program, taken);
+		has_left(crowd, member);
+	}
+	return 0;
+}
+
+static void forget_ended(struct crowd *crowd)
+{
+	for (uint32_t i = 0; i < crowd->count; i++)
+		if (crowd->members[i].state == MEMBER_RUNS && strchr("XZ", status_state(crowd->program->pid, crowd->members[i].tid)))
+			has_left(crowd, &crowd->members[i]);
+}
+
+/* Looks at what stops until all have, or the time is over. 1: one is taken. */
+static int await_crowd(struct crowd *crowd, uint64_t limit)
+{
+	for (int round = 0; crowd->running; round++) {
+		int found = 0;
+		for (uint32_t i = 0; i < crowd->count; i++) {
+			struct member *member = &crowd->members[i];
+			int signal, event, stopped;
+			if (member->state != MEMBER_RUNS || !(stopped = thread_has_stopped(member->tid, &signal, &event)))
+				continue;
+			found = 1;
+			if (stopped < 0)
+				has_left(crowd, member);
+			else if (look_at(crowd, member, signal, event))
+				return 1;
+		}
+		if (found || round < 3)
+			continue;
+		if (thread_now_ns() >= limit)
+			return 0;
+		if (round % 64 == 0)
+			forget_ended(crowd);
+		nanosleep(&(struct timespec){0, round > 100 ? 200000 : 20000}, NULL);
+	}
+	return 0;
+}
+
+/* All run on for a moment, and stop again: before their next system call, or wherever they are. 1: one is taken. */
+static int let_run(struct crowd *crowd, uint64_t for_ns)
+{
+	for (uint32_t i = 0; i < crowd->count; i++) {
+		struct member *member = &crowd->members[i];
+		if (member->state != MEMBER_STOPPED)
+			continue;
+		member->state = MEMBER_RUNS;
+		crowd->running++;
+		if (ptrace(PTRACE_SYSCALL, member->tid, NULL, NULL))
+			has_left(crowd, member);
+	}
+	if (await_crowd(crowd, thread_now_ns() + for_ns))
+		return 1;
+	for (uint32_t i = 0; i < crowd->count; i++)
+		if (crowd->members[i].state == MEMBER_RUNS)
+			ptrace(PTRACE_INTERRUPT, crowd->members[i].tid, NULL, NULL);
+	return await_crowd(crowd, thread_now_ns() + STOP_NS);
+}
+
+static void let_member_go(const struct program *program, struct member *member)
+{
+	struct taken one = {.tid = member->tid, .at_entry = member->at_entry};
+	if (ptrace(PTRACE_GETREGS, one.tid, NULL, &one.context.registers) == 0)
+		let_go(program, &one);
+	else
+		ptrace(PTRACE_DETACH, member->tid, NULL, NULL);
+	member->state = MEMBER_GONE;
+}
+
+void thread_let_go(const struct program *program, pid_t tid)
+{
+	struct member member = {.tid = tid};
+	let_member_go(program, &member);
+}
+
+/* Who runs, and will be stopped, is let go then. False: some have not stopped yet. */
+static int let_stopped_go(const struct program *program, struct member *members, uint32_t count)
+{
+	uint32_t left = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		int signal, event, stopped = 0;
+		if (members[i].state == MEMBER_RUNS && (stopped = thread_has_stopped(members[i].tid, &signal, &event)) > 0 &&
+		    note_stop(program, members[i].tid, signal, event, &members[i].at_entry))
+			members[i].state = MEMBER_GONE;
+		else if (members[i].state == MEMBER_STOPPED || stopped > 0)
+			let_member_go(program, &members[i]);
+		else if (stopped < 0)
+			members[i].state = MEMBER_GONE;
+		left += members[i].state == MEMBER_RUNS;
+	}
+	return !left;
+}
+
+static void let_others_go(const struct program *program, struct taken *taken)
+{
+	if (taken->other_count && let_stopped_go(program, taken->others, taken->other_count))
+		taken->other_count = 0;
+}
+
+void thread_forget(struct taken *taken)
+{
+	free(taken->others);
+	taken->others = NULL;
+	taken->other_count = taken->holds = 0;
+	taken->held_until = 0;
+}
+
+/* All that still run wait in the kernel for what nothing interrupts. */
+static int all_are_stuck(const struct program *program, const struct taken *taken)
+{
+	for (uint32_t i = 0; i < taken->other_count; i++)
+		if (taken->others[i].state == MEMBER_RUNS && !strchr("DXZ", status_state(program->pid, taken->others[i].tid)))
+			return 0;
+	return 1;
+}
+
+void thread_part(const struct program *program, struct taken *taken, uint64_t for_ns)
+{
+	uint64_t limit = thread_now_ns() + for_ns;
+	taken->holds = 0;
+	taken->held_until = 0;
+	for (;;) {
+		let_others_go(program, taken);
+		if (!taken->other_count || thread_now_ns() >= limit || all_are_stuck(program, taken))
+			return;
+		nanosleep(&(struct timespec){0, 20000}, NULL);
+	}
+}
+
+/* What is left of a crowd of which one is taken (1), or none (0). */
+static void leave_crowd(struct crowd *crowd, int taken)
+{
+	for (uint32_t i = 0; i < crowd->count; i++) {
+		struct member *member = &crowd->members[i];
+		if (taken && member->tid == crowd->taken->tid)
+			member->state = MEMBER_GONE;
+		else if (member->state == MEMBER_RUNS)
+			ptrace(PTRACE_INTERRUPT, member->tid, NULL, NULL);
+	}
+	thread_forget(crowd->taken);
+	crowd->taken->others = crowd->members;
+	crowd->taken->other_count = crowd->count;
+	/* Many that compute leave the one no time for its call: they stand for the moment that it takes. */
+	if (taken && crowd->count > (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) + 1) {
+		crowd->taken->holds = HOLDS;
+		crowd->taken->held_until = thread_now_ns() + HELD_NS;
+		return;
+	}
+	thread_part(crowd->program, crowd->taken, taken ? LET_GO_NS : LATE_NS);
+}
+
+/* Those of them that are not somebody else's. 1: one is taken. */
+static int take_of(const struct program *program, const pid_t *tids, uint32_t count, uint64_t limit, struct taken *taken,
+		   const char **why)
+{
+	struct crowd crowd = {.program = program, .members = calloc(count + 1, sizeof *crowd.members), .taken = taken, .why = *why};
+	uint64_t moment_ns = NEXT_CALL_NS;
+	int is_taken = 0;
+	if (!crowd.members)
+		return 0;
+	for (uint32_t i = 0; i < count; i++)
+		seize_member(&crowd, tids[i]);
+	is_taken = await_crowd(&crowd, thread_now_ns() + STOP_NS);
+	for (int moment = 0; !is_taken && moment < MOMENTS; moment++) {
+		uint32_t stopped = 0;
+		for (uint32_t i = 0; i < crowd.count; i++)
+			stopped += crowd.members[i].state == MEMBER_STOPPED;
+		if (!stopped || (moment && thread_now_ns() >= limit))
+			break;
+		is_taken = let_run(&crowd, moment_ns);
+		/* Of different lengths, and longer where others take the processors. */
+		moment_ns = moment ? moment_ns * 5 / 4 : SHORT_NS;
+	}
+	leave_crowd(&crowd, is_taken);
+	*why = crowd.why;
+	return is_taken;
 }
 
 /* ---- which --------------------------------------------------------------------------------------- */
 
-/* The number of the system call that it waits in; -1: it runs, or that is not told. */
+/* 1: it waits in a call that may be left; 0: it runs, or that is not told. */
 static int waits_in_call(const struct program *program, pid_t tid)
 {
 	char path[64], text[256] = "";
@@ -436,27 +642,67 @@ static uint32_t list_threads(const struct program *program, pid_t *tids, uint32_
 	return count;
 }
 
-/* waiting 1: only those that wait where they may be taken; 0: the others. */
-static int take_any(const struct program *program, const pid_t *tids, uint32_t count, int waiting, uint64_t limit,
-		    struct taken *taken, const char **why)
+/* What is stopped, or waits in the kernel for what nothing can end, is left alone. */
+static int is_candidate(const struct program *program, pid_t tid, const char **why)
 {
+	char state = status_state(program->pid, tid);
+	if (is_ours(program, tid))
+		return 1;
+	if (state == 'T' || state == 't')
+		*why = state == 'T' ? is_stopped : other_tracer;
+	else if (state == 'D')
+		*why = in_kernel;
+	return state == 'S' || state == 'R';
+}
+
+/* First one of those that wait where they may be taken, each by itself; then of all others together. */
+static int take_any(const struct program *program, pid_t *tids, uint32_t count, uint64_t limit, struct taken *taken,
+		    const char **why)
+{
+	uint32_t others = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		char state = status_state(program->pid, tids[i]);
-		int ours = is_ours(program, tids[i]);
-		if (!ours && (state == 'T' || state == 't')) {
-			*why = state == 'T' ? is_stopped : other_tracer;
+		pid_t tid = tids[i];
+		if (!is_candidate(program, tid, why))
+			continue;
+		if (!waits_in_call(program, tid)) {
+			tids[others++] = tid;
 			continue;
 		}
-		if (!ours && ((state != 'S' && state != 'R') || waits_in_call(program, tids[i]) != waiting))
-			continue;
-		const char *refused = take(program, tids[i], taken);
-		if (!refused)
+		if (take_of(program, &tid, 1, limit, taken, why))
 			return 0;
-		*why = refused;
-		if (!waiting && thread_now_ns() >= limit)
-			return -1;
+		thread_forget(taken);
+	}
+	for (uint32_t i = 0; i < others; i += CROWD) {
+		if (take_of(program, tids + i, others - i < CROWD ? others - i : CROWD, limit, taken, why))
+			return 0;
+		thread_forget(taken);
+		if (thread_now_ns() >= limit)
+			break;
 	}
 	return -1;
+}
+
+void thread_hold_others(const struct program *program, struct taken *taken)
+{
+	enum { THREADS = 4096 };
+	pid_t *tids = taken->holds && !taken->other_count ? calloc(THREADS, sizeof *tids) : NULL;
+	uint32_t count = tids ? list_threads(program, tids, THREADS) : 0;
+	struct crowd crowd = {.program = program, .members = calloc(count + 1, sizeof *crowd.members), .taken = taken};
+	for (uint32_t i = 0; crowd.members && i < count; i++)
+		if (tids[i] != taken->tid && strchr("SR", status_state(program->pid, tids[i])) &&
+		    !waits_in_call(program, tids[i]))
+			seize_member(&crowd, tids[i]);
+	free(tids);
+	if (!crowd.count) {
+		free(crowd.members);
+		return;
+	}
+	uint32_t holds = taken->holds - 1;
+	thread_forget(taken);
+	taken->holds = holds;
+	taken->others = crowd.members;
+	taken->other_count = crowd.count;
+	taken->held_until = thread_now_ns() + HELD_NS;
 }
 
 int thread_take(const struct program *program, uint64_t limit_ns, struct taken *taken, const char **why)
@@ -466,16 +712,29 @@ int thread_take(const struct program *program, uint64_t limit_ns, struct taken *
 	pid_t *tids = calloc(THREADS, sizeof *tids);
 	int result = -1;
 	*why = no_threads;
+	taken->others = NULL;
+	thread_forget(taken);
 	while (tids && result) {
 		uint32_t count = list_threads(program, tids, THREADS);
-		result = take_any(program, tids, count, 1, limit, taken, why);
-		if (result)
-			result = take_any(program, tids, count, 0, limit, taken, why);
+		result = take_any(program, tids, count, limit, taken, why);
 		if (!count || thread_now_ns() >= limit)
 			break;
 		if (result)
-			nanosleep(&(struct timespec){0, 1000000}, NULL);
+			nanosleep(&(struct timespec){0, PAUSE_NS}, NULL);
 	}
 	free(tids);
 	return result;
+}
+
+void thread_others(const struct program *program, struct taken *taken, int waits)
+{
+	uint64_t now = thread_now_ns();
+	if (taken->held_until && (waits || now >= taken->held_until)) {
+		taken->held_until = 0;
+		taken->hold_again = now + HELD_NS;
+	}
+	if (!taken->held_until)
+		let_others_go(program, taken);
+	if (taken->holds && !taken->other_count && !waits && now >= taken->hold_again)
+		thread_hold_others(program, taken);
 }

@@ -26,11 +26,13 @@ struct wishes {
 	uint32_t gate;
 };
 
-static void wish(struct wishes *wishes, const struct session *session, uint32_t kind, uint32_t gate, const struct specification *match)
+static void wish(struct wishes *wishes, const struct session *session, uint32_t kind, uint32_t gate, const struct specification *match,
+		 uint32_t declared)
 {
 	if (wishes->count == CONTROL_WISHES)
 		return;
-	wishes->list[wishes->count++] = (struct control_wish){.session = session->slot, .kind = kind, .gate = gate, .match = match};
+	wishes->list[wishes->count++] = (struct control_wish){.session = session->slot, .kind = kind, .gate = gate, .match = match,
+								   .declared = declared};
 	wishes->gate |= gate | LORG_CALL_FILTER;
 	wishes->gate |= match && (match->needs & LORG_MATCH_NEEDS_RETURN) ? LORG_CALL_RETURN : 0;
 }
@@ -49,20 +51,22 @@ static uint32_t counter_gates(const struct asked *asked)
 	return gate;
 }
 
-static void wish_at_entry(struct wishes *wishes, const struct session *session, const struct asked *asked)
+static void wish_at_entry(struct wishes *wishes, const struct session *session, const struct asked_function *function)
 {
+	const struct asked *asked = &function->asked;
 	const uint32_t told = LORG_CALL_ENTRY | LORG_CALL_VALUES;
 	if (asked->kinds & LORG_KIND_LOCAL)
-		wish(wishes, session, LORG_KIND_LOCAL, told | (may_return_to(session, asked->match) ? LORG_CALL_RETURN_TO : 0), asked->match);
+		wish(wishes, session, LORG_KIND_LOCAL, told | (may_return_to(session, asked->match) ? LORG_CALL_RETURN_TO : 0), asked->match,
+		     function->declared);
 	if (asked->kinds & LORG_KIND_META)
-		wish(wishes, session, LORG_KIND_META | LORG_KIND_LOCAL, told, asked->meta_match);
+		wish(wishes, session, LORG_KIND_META | LORG_KIND_LOCAL, told, asked->meta_match, function->meta_declared);
 	wishes->gate |= counter_gates(asked);
 }
 
-static void wish_through_slots(struct wishes *wishes, const struct session *session, const struct asked *asked)
+static void wish_through_slots(struct wishes *wishes, const struct session *session, const struct asked_function *function)
 {
-	if (asked->kinds & LORG_KIND_GLOBAL)
-		wish(wishes, session, LORG_KIND_GLOBAL, LORG_CALL_ENTRY | LORG_CALL_VALUES, asked->match);
+	if (function->asked.kinds & LORG_KIND_GLOBAL)
+		wish(wishes, session, LORG_KIND_GLOBAL, LORG_CALL_ENTRY | LORG_CALL_VALUES, function->asked.match, function->declared);
 }
 
 /* A function that gets no return events; its calls can be counted all the same. */
@@ -80,7 +84,7 @@ static void collect(const struct module *module, uint32_t function, int by_slots
 	wishes->count = 0;
 	wishes->gate = 0;
 	for (const struct asked_module *asker = module->askers; asker; asker = asker->next_asker) {
-		const struct asked *asked = &asker->functions[function].asked;
+		const struct asked_function *asked = &asker->functions[function];
 		if (by_slots)
 			wish_through_slots(wishes, asker->session, asked);
 		else
@@ -137,7 +141,17 @@ static void set_functions(struct target *target, const uint32_t *list, uint32_t 
 	const struct plan_index *index = target->module->answer.index;
 	for (uint32_t i = 0; i < (list ? count : index->count); i++)
 		set_function(target, list ? list[i] : i);
-	if (target->failed)
+	if (!target->failed) {
+		target->control->crowded &= list != NULL;
+		return;
+	}
+	/* Presently what was there before has rested. */
+	target->functions->refill_ns = target->now_ns + CONTROL_REST_NS;
+	if (target->control->adopted_ns) {
+		target->control->adopted_ns = 0;
+		return;
+	}
+	if (!target->control->crowded++)
 		notes_gap(&target->functions->context->notes, target->failed, 0, target->module->file.name,
 			  "there is no room for more settings of sessions in the programs");
 }
@@ -174,10 +188,23 @@ void functions_place_callers(struct family *family, struct live_control *control
 
 /* ---- all families ------------------------------------------------------------------------- */
 
+void functions_set(struct function_traces *functions, struct module *module, const uint32_t *list, uint32_t count)
+{
+	struct family_context *context = functions->context;
+	functions->changes++;
+	for (uint32_t i = 0; module->state == PLAN_READY && i < context->family_count; i++) {
+		struct family *family = context->families[i];
+		struct live_control *control = requests_live_control(family->requests, module->answer.plan_id);
+		if (control && control->state)
+			publish_in(functions, family, control, module, list, count);
+	}
+}
+
 uint32_t functions_publish(struct function_traces *functions, struct module *module, const uint32_t *list, uint32_t count)
 {
 	struct family_context *context = functions->context;
 	uint32_t later = 0;
+	functions->changes++;
 	for (uint32_t i = 0; module->state == PLAN_READY && i < context->family_count; i++) {
 		struct family *family = context->families[i];
 		struct live_control *control = requests_live_control(family->requests, module->answer.plan_id);

@@ -4,13 +4,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <lorg/match.h>
 
 /* A setting as it was written. next: index + 1. */
 struct setting {
 	uint32_t users; /* functions and settings that lead to it; 0: free, or at rest */
-	uint32_t session, kind, gate, program, next;
+	uint32_t session, kind, gate, program, declared, next;
 	uint32_t bucket_next; /* index + 1 in the same bucket */
 	uint64_t free_ns; /* when it was given back; 0: never used */
 };
@@ -44,19 +45,97 @@ static struct control_state *state_of(const struct live_control *control)
 	return control->state;
 }
 
+static struct lorg_function_control *shared_function(const struct live_control *control, uint32_t place)
+{
+	return (struct lorg_function_control *)((char *)control->control + sizeof(struct lorg_control)) + place;
+}
+
+static struct lorg_call_setting *shared_setting(const struct live_control *control, uint32_t index)
+{
+	return (struct lorg_call_setting *)((char *)control->control + control->plan->function_count * sizeof(struct lorg_function_control) +
+					    sizeof(struct lorg_control)) + index;
+}
+
+/* ---- controls of a lorgd before this one ---------------------------------------- */
+
+/* Behind the last page from `from` to `to` that was ever written: looking at others would make memory of them. */
+static uint64_t written_end(const struct live_control *control, uint64_t from, uint64_t to)
+{
+	uint64_t end = from;
+	for (off_t at = (off_t)from; at >= 0 && (uint64_t)at < to;) {
+		off_t data = lseek(control->descriptor, at, SEEK_DATA);
+		if (data < 0 || (uint64_t)data >= to)
+			break;
+		at = lseek(control->descriptor, data, SEEK_HOLE);
+		end = at < 0 || (uint64_t)at > to ? to : (uint64_t)at;
+	}
+	return end;
+}
+
+static uint64_t offset_in(const struct live_control *control, const void *at)
+{
+	return (uint64_t)((const char *)at - (const char *)control->control);
+}
+
+/* What was written there may be walked at this moment: it is at rest, whatever it says. What was never written is zero. */
+static void rest_settings(const struct live_control *control, struct control_state *state, uint64_t now_ns)
+{
+	uint64_t first = offset_in(control, shared_setting(control, 0)), last = offset_in(control, shared_setting(control, state->setting_count));
+	uint64_t end = written_end(control, first, last);
+	for (uint32_t i = 0; i < state->setting_count && offset_in(control, shared_setting(control, i)) < end; i++)
+		if (shared_setting(control, i)->kind)
+			state->settings_used = i + 1;
+	for (uint32_t i = 0; i < state->settings_used; i++)
+		state->settings[i].free_ns = now_ns;
+}
+
+static uint32_t programs_end(const struct live_control *control)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)control->programs;
+	uint64_t first = control->programs_at, written = written_end(control, first, first + control->programs_size);
+	uint32_t end = (uint32_t)((written - first) / 8);
+	while (end && !words[end - 1])
+		end--;
+	return end * 8;
+}
+
+static int rest_programs(const struct live_control *control, struct control_state *state, uint64_t now_ns)
+{
+	uint32_t end = programs_end(control);
+	if (!end)
+		return 0;
+	state->programs = calloc(16, sizeof *state->programs);
+	if (!state->programs)
+		return -1;
+	state->program_room = 16;
+	state->programs[state->program_count++] = (struct program){.size = end, .free_ns = now_ns};
+	return 0;
+}
+
+static int begin_adopted(const struct live_control *control, struct control_state *state)
+{
+	const uint64_t now_ns = control->adopted_ns;
+	for (uint32_t i = 0; i < control->plan->function_count; i++)
+		state->heads[i].gate = __atomic_load_n(&shared_function(control, i)->gate, __ATOMIC_RELAXED);
+	rest_settings(control, state, now_ns);
+	return rest_programs(control, state, now_ns);
+}
+
+/* ---- the beginning and the end ---------------------------------------------------- */
+
 int control_begin(struct live_control *control)
 {
 	struct control_state *state = calloc(1, sizeof *state);
 	control->state = state;
 	if (!state)
 		return -1;
-	state->setting_count = control->control->setting_count;
+	state->setting_count = control->setting_count;
 	for (state->bucket_count = 64; state->bucket_count < state->setting_count;)
 		state->bucket_count *= 2;
 	state->heads = calloc(control->plan->function_count + 1ul, sizeof *state->heads);
 	state->settings = calloc(state->setting_count + 1ul, sizeof *state->settings);
 	state->buckets = calloc(state->bucket_count, sizeof *state->buckets);
-	if (state->heads && state->settings && state->buckets)
+	if (state->heads && state->settings && state->buckets && !(control->adopted_ns && begin_adopted(control, state)))
 		return 0;
 	control_end(control);
 	return -1;
@@ -174,8 +253,10 @@ static struct program *place_program(struct live_control *control, const struct 
 void control_place_callers(struct live_control *control, const struct control_bases *bases)
 {
 	struct control_state *state = state_of(control);
+	/* What a lorgd before this one has written is at rest, and nobody's. */
 	for (uint32_t i = 0; i < state->program_count; i++)
-		write_ranges(control, &state->programs[i], bases);
+		if (state->programs[i].specification)
+			write_ranges(control, &state->programs[i], bases);
 }
 
 static void leave_program(struct live_control *control, uint32_t offset, uint64_t now_ns)
@@ -195,14 +276,14 @@ static void leave_program(struct live_control *control, uint32_t offset, uint64_
 static uint32_t *bucket_of(struct control_state *state, const struct setting *setting)
 {
 	uint32_t hash = setting->session * 0x9e3779b1u ^ setting->kind * 0x85ebca6bu ^ setting->gate * 0xc2b2ae35u ^
-			setting->program * 0x27d4eb2fu ^ setting->next * 0x165667b1u;
+			setting->program * 0x27d4eb2fu ^ setting->next * 0x165667b1u ^ setting->declared * 0x9e3779b9u;
 	return &state->buckets[(hash ^ hash >> 15) & (state->bucket_count - 1)];
 }
 
 static int says_the_same(const struct setting *one, const struct setting *other)
 {
 	return one->session == other->session && one->kind == other->kind && one->gate == other->gate && one->program == other->program &&
-	       one->next == other->next;
+	       one->declared == other->declared && one->next == other->next;
 }
 
 /* Index + 1; 0: there is none. */
@@ -228,12 +309,6 @@ static uint32_t free_setting(struct control_state *state, uint64_t now_ns)
 		return index;
 	}
 	return UINT32_MAX;
-}
-
-static struct lorg_call_setting *shared_setting(const struct live_control *control, uint32_t index)
-{
-	return (struct lorg_call_setting *)((char *)control->control + control->plan->function_count * sizeof(struct lorg_function_control) +
-					    sizeof(struct lorg_control)) + index;
 }
 
 static void take_setting(struct control_state *state, uint32_t number)
@@ -278,6 +353,7 @@ static uint32_t make_setting(struct live_control *control, const struct control_
 				       .kind = wish->kind,
 				       .gate = wish->gate,
 				       .program = program ? control->programs_at + program->at : 0,
+				       .declared = wish->declared,
 				       .next = next};
 	uint32_t number = find_setting(state, &wanted);
 	if (number)
@@ -295,7 +371,8 @@ static uint32_t make_setting(struct live_control *control, const struct control_
 	if (program)
 		program->users++;
 	*shared_setting(control, index) = (struct lorg_call_setting){
-		.session = wanted.session, .kind = wanted.kind, .gate = wanted.gate, .program = wanted.program, .next = wanted.next};
+		.session = wanted.session, .kind = wanted.kind, .gate = wanted.gate, .program = wanted.program, .next = wanted.next,
+		.declared = wanted.declared};
 	return index + 1;
 }
 
@@ -319,11 +396,6 @@ static uint32_t make_list(struct live_control *control, const struct control_wis
 }
 
 /* ---- functions ------------------------------------------------------------------------ */
-
-static struct lorg_function_control *shared_function(const struct live_control *control, uint32_t place)
-{
-	return (struct lorg_function_control *)((char *)control->control + sizeof(struct lorg_control)) + place;
-}
 
 /* Nobody finds the gate open and no list, where there is to be one. */
 static void publish(struct live_control *control, uint32_t place, const struct head *head)

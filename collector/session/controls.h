@@ -28,9 +28,13 @@ struct control_wish {
 	uint32_t kind;	  /* enum lorg_call_kind */
 	uint32_t gate;	  /* enum lorg_call_gate */
 	const struct specification *match; /* NULL: none */
+	uint32_t declared; /* as in struct lorg_call_setting */
 };
 
-/* 0, or -1: no memory. What `control` holds is empty. bases of modules: see control_bases. */
+/*
+ * 0, or -1: no memory. What `control` holds is empty; or it is adopted, then its gates are what they were, and nothing that stands
+ * in it is used again before it has rested. bases of modules: see control_bases.
+ */
 int control_begin(struct live_control *control);
 void control_end(struct live_control *control);
 

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "collector/collect/family.h"
+#include "collector/collect/keeping.h"
 
 /* What one process has counted of one function. */
 struct counted {
@@ -34,13 +35,33 @@ struct counted_list {
 	int failed; /* no memory: it is not whole */
 };
 
-struct counting; /* what the ended have counted */
+/*
+ * What the ended have counted. It stands in memory that outlives a lorgd (keeping.h), and no number is lost or doubled by a kill:
+ * each counter of a program is added by one step, that the next lorgd ends where it was begun.
+ */
+struct counting;
 
+/* NULL: no memory. */
 struct counting *counting_create(void);
+/* That of a lorgd before goes on: taken over where this succeeds. Before anything is counted. 0, or -1: it is none. */
+int counting_adopt(struct counting *counting, struct kept *kept);
+/* After that, or where there was none: from now on it is kept. */
+void counting_keep(struct counting *counting, const struct keeping *keeping);
+/* Ends a step that was begun by a lorgd which was killed in it. families: those that were taken over. */
+void counting_end_step(struct counting *counting, const struct family_context *context);
 void counting_free(struct counting *counting);
 
+/* Where a program's counter stands that is being added: it is to be zero behind that. */
+struct counter_source {
+	const uint8_t *arena; /* id, 16 bytes */
+	uint32_t process; /* its index */
+	uint32_t chunk, place; /* place 0: what an open call has come to, which stands in the process's entry */
+};
+
 /* What a process that is over has counted of a function. per_process: it is kept by process, too. */
-void counting_ended(struct counting *counting, const struct counted *counted, int per_process);
+void counting_ended(struct counting *counting, const struct counted *counted, int per_process, const struct counter_source *source);
+/* The program's counter is zero. */
+void counting_is_taken(struct counting *counting);
 /* Nobody counts the function by process any more: what is kept of ended processes goes. */
 void counting_forget(struct counting *counting, uint32_t function);
 

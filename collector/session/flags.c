@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "collector/collect/clock.h"
+#include "collector/collect/keeping.h"
 #include "collector/session/router.h"
 
 enum { CHANGES_KEPT = 64, FIRST_ROOM = 256 };
@@ -31,6 +32,7 @@ struct history {
 	uint32_t base; /* before the first change that is kept */
 	uint64_t base_tick; /* since when, 0: ever */
 	uint64_t told; /* the router's: see router.h */
+	uint32_t kept; /* a port's: place in the table that outlives us + 1; 0: none */
 	uint32_t count, room;
 	struct change *change;
 };
@@ -42,7 +44,30 @@ struct flags_record {
 	uint64_t over_ns; /* since when it is over; 0: it is not */
 };
 
+/* A port's flags in a session that persists, in memory that outlives us (keeping.h). */
+enum { PORTS_MAGIC = 0x7067726d /* "mrgp" */, PORTS_VERSION = 1, PORTS_KEPT = 1 << 16 };
+
+struct kept_port {
+	uint32_t state; /* atomic, release: 1: the rest is valid */
+	uint32_t flags; /* atomic */
+	uint64_t session; /* number */
+	uint64_t since;
+	struct flags_key key;
+};
+
+/* Sparse. */
+struct kept_ports {
+	uint32_t magic, version;
+	uint32_t used; /* places from there on were never used */
+	uint32_t reserved;
+	struct kept_port port[PORTS_KEPT];
+};
+
 struct flags {
+	struct memory memory;
+	uint8_t id[16];
+	struct kept_ports *kept; /* in it */
+	uint32_t *free_places, free_count, free_room;
 	struct flags_record **buckets; /* by hash of the key; a power of two */
 	uint32_t room, count;
 	uint32_t port_histories[SESSION_SLOTS]; /* of ports, also of those to come */
@@ -120,8 +145,65 @@ static struct flags_record *record_of(struct flags *flags, const struct flags_ke
 	return record;
 }
 
+/* ---- ports that are kept ------------------------------------------------------- */
+
+static struct kept_port *kept_place(struct flags *flags, uint32_t *number)
+{
+	*number = 0;
+	if (flags->free_count)
+		*number = flags->free_places[--flags->free_count] + 1;
+	else if (flags->kept->used < PORTS_KEPT)
+		*number = ++flags->kept->used;
+	return *number ? &flags->kept->port[*number - 1] : NULL;
+}
+
+static void drop_kept(struct flags *flags, uint32_t place)
+{
+	__atomic_store_n(&flags->kept->port[place].state, 0, __ATOMIC_RELEASE);
+	if (flags->free_count == flags->free_room) {
+		uint32_t room = flags->free_room ? 2 * flags->free_room : 64;
+		uint32_t *grown = realloc(flags->free_places, room * sizeof *grown);
+		if (!grown)
+			return; /* the place stays empty */
+		flags->free_places = grown;
+		flags->free_room = room;
+	}
+	flags->free_places[flags->free_count++] = place;
+}
+
+static void forget_kept(struct flags *flags, struct history *history)
+{
+	if (history->kept)
+		drop_kept(flags, history->kept - 1);
+	history->kept = 0;
+}
+
+/* It has other flags than before. Where the table is full, they do not outlive us. */
+static void keep_port(struct sessions *sessions, const struct flags_record *record, struct history *history)
+{
+	struct flags *flags = sessions->flags;
+	const struct flags_span now = flags_span_at(record, history->slot, UINT64_MAX - 1);
+	if (!now.flags || !sessions->slot[history->slot].persist) {
+		forget_kept(flags, history);
+		return;
+	}
+	if (history->kept) {
+		__atomic_store_n(&flags->kept->port[history->kept - 1].flags, now.flags, __ATOMIC_RELAXED);
+		return;
+	}
+	struct kept_port *port = kept_place(flags, &history->kept);
+	if (!port)
+		return;
+	port->flags = now.flags;
+	port->session = sessions->slot[history->slot].number;
+	port->since = now.since;
+	port->key = record->key;
+	__atomic_store_n(&port->state, 1, __ATOMIC_RELEASE);
+}
+
 static void free_history(struct flags *flags, const struct flags_record *record, struct history *history)
 {
+	forget_kept(flags, history);
 	if (is_port(&record->key))
 		flags->port_histories[history->slot]--;
 	free(history->change);
@@ -214,8 +296,11 @@ static void note(struct sessions *sessions, const struct flags_key *key, unsigne
 {
 	struct flags_record *record = record_of(sessions->flags, key);
 	struct history *history = record ? history_of(sessions->flags, record, slot) : NULL;
-	if (history)
-		add(history, (struct change){tick, on, off});
+	if (!history)
+		return;
+	add(history, (struct change){tick, on, off});
+	if (is_port(key) && key->fd != NEW_PORTS.fd)
+		keep_port(sessions, record, history);
 }
 
 struct flags_span flags_span_at(const struct flags_record *record, unsigned slot, uint64_t tick)
@@ -281,6 +366,8 @@ void session_flags_told(struct sessions *sessions, const struct flags_key *key, 
 void session_flags_forget(struct sessions *sessions, const struct flags_key *key)
 {
 	struct flags_record *record = flags_find(sessions->flags, key);
+	for (struct history *history = record ? record->histories : NULL; history; history = history->next)
+		forget_kept(sessions->flags, history);
 	/* What it wrote may still be on its way. */
 	if (record && !record->over_ns)
 		record->over_ns = clock_monotonic_ns();
@@ -382,10 +469,23 @@ static struct flags_key key_of_port(const uint8_t image[16], int32_t fd, uint32_
 	return key;
 }
 
+/* A binding that is not told yet may be one that was told to a lorgd before this one: what is known of that is its own. */
+static struct flags_key known_port(const struct flags *flags, struct flags_key key)
+{
+	if (key.generation != PORT_GENERATION_NOW || flags_find(flags, &key))
+		return key;
+	for (uint32_t i = 0; i < flags->room; i++)
+		for (const struct flags_record *record = flags->buckets[i]; record; record = record->next)
+			if (is_port(&record->key) && !record->over_ns && record->key.fd == key.fd &&
+			    memcmp(record->key.image, key.image, sizeof key.image) == 0)
+				return record->key;
+	return key;
+}
+
 void session_port_flags(struct sessions *sessions, struct session *session, const uint8_t image[16], int32_t fd,
 			uint32_t generation, int how, uint32_t flags)
 {
-	const struct flags_key key = key_of_port(image, fd, generation);
+	const struct flags_key key = known_port(sessions->flags, key_of_port(image, fd, generation));
 	/* Programs may not be asked for its events yet: that is so when sessions_publish, which follows, returns. */
 	note(sessions, &key, session->slot, clock_tick(&sessions->context->clock), how ? flags : 0, how ? 0 : flags);
 }
@@ -398,7 +498,7 @@ static uint32_t flags_now(const struct flags *flags, const struct flags_key *key
 uint32_t session_flags_of_port(struct sessions *sessions, struct session *session, const uint8_t image[16], int32_t fd,
 			       uint32_t generation)
 {
-	const struct flags_key key = key_of_port(image, fd, generation);
+	const struct flags_key key = known_port(sessions->flags, key_of_port(image, fd, generation));
 	const struct flags_record *record = flags_find(sessions->flags, &key);
 	return record && !record->over_ns ? flags_span_at(record, session->slot, UINT64_MAX - 1).flags : 0;
 }
@@ -425,9 +525,21 @@ static void hand_over(struct sessions *sessions, const struct flags_key *key)
 	session_flags_forget(sessions, &from);
 }
 
-void flags_port_told(struct sessions *sessions, const struct flags_key *key)
+/* A program that came after new ports were asked for has new ones from the start: those that it inherits. */
+static void begin_with_new(struct sessions *sessions, const struct flags_key *key, uint64_t start)
+{
+	const struct flags_record *new_ports = flags_find(sessions->flags, &NEW_PORTS), *own = flags_find(sessions->flags, key);
+	for (const struct history *history = new_ports ? new_ports->histories : NULL; history; history = history->next) {
+		uint32_t flags = flags_span_at(new_ports, history->slot, start).flags;
+		if (flags && !history_in(own, history->slot))
+			note(sessions, key, history->slot, start, flags, 0);
+	}
+}
+
+void flags_port_told(struct sessions *sessions, const struct flags_key *key, uint64_t start)
 {
 	hand_over(sessions, key);
+	begin_with_new(sessions, key, start);
 }
 
 void flags_port_opened(struct sessions *sessions, const struct flags_key *key, uint64_t tick)
@@ -478,10 +590,57 @@ struct flags *flags_create(struct sessions *sessions)
 		return NULL;
 	flags->room = FIRST_ROOM;
 	flags->buckets = calloc(flags->room, sizeof(struct flags_record *));
-	if (flags->buckets)
-		return flags;
-	free(flags);
-	return NULL;
+	if (!flags->buckets || memory_create(&flags->memory, "lorgd-ports", sizeof(struct kept_ports))) {
+		free(flags->buckets);
+		free(flags);
+		return NULL;
+	}
+	random_bytes(flags->id, sizeof flags->id);
+	flags->kept = (struct kept_ports *)flags->memory.at;
+	flags->kept->magic = PORTS_MAGIC;
+	flags->kept->version = PORTS_VERSION;
+	return flags;
+}
+
+void flags_take_over(struct sessions *sessions, struct adopted *adopted)
+{
+	struct flags *flags = sessions->flags;
+	uint32_t at = 0;
+	struct kept *kept = kept_next(adopted, KEPT_PORTS, &at);
+	const struct kept_ports *ports = kept ? (const struct kept_ports *)kept->memory.at : NULL;
+	if (!ports || kept->memory.size != sizeof *ports || ports->magic != PORTS_MAGIC || ports->version != PORTS_VERSION) {
+		keep_memory(sessions->context->arena_settings->keeping, KEPT_PORTS, flags->id, &flags->memory);
+		return;
+	}
+	memory_free(&flags->memory);
+	flags->memory = kept_take(kept);
+	memcpy(flags->id, kept->name.id, sizeof flags->id);
+	flags->kept = (struct kept_ports *)flags->memory.at;
+}
+
+static int is_alive(const struct sessions *sessions, const uint8_t image[16])
+{
+	for (uint32_t i = 0; i < sessions->context->family_count; i++)
+		if (image_with_id(sessions->context->families[i], image))
+			return 1;
+	return 0;
+}
+
+void flags_restore(struct sessions *sessions)
+{
+	struct flags *flags = sessions->flags;
+	for (uint32_t i = 0; i < flags->kept->used && i < PORTS_KEPT; i++) {
+		const struct kept_port port = flags->kept->port[i];
+		const struct session *session = port.state ? session_numbered(sessions, port.session) : NULL;
+		struct flags_record *record = session && is_alive(sessions, port.key.image) ? record_of(flags, &port.key) : NULL;
+		struct history *history = record ? history_of(flags, record, session->slot) : NULL;
+		if (!history || history->kept) {
+			drop_kept(flags, i);
+			continue;
+		}
+		history->kept = i + 1;
+		add(history, (struct change){port.since, port.flags, 0});
+	}
 }
 
 void flags_free(struct flags *flags)
@@ -491,6 +650,8 @@ void flags_free(struct flags *flags)
 	for (uint32_t i = 0; i < flags->room; i++)
 		while (flags->buckets[i])
 			free_record(flags, &flags->buckets[i]);
+	memory_free(&flags->memory);
+	free(flags->free_places);
 	free(flags->buckets);
 	free(flags);
 }

@@ -13,15 +13,20 @@
 #include "collector/collect/offers.h"
 #include "collector/patch/patch.h"
 #include "collector/plan/entry.h"
+#include "collector/plan/kept.h"
 #include "collector/term/printer.h"
 #include "collector/value/value.h"
+#include "preload/term/term.h"
 
 enum {
 	REFUSALS_NAMED = 64,	 /* functions of one request that are refused by name */
 	MODULES_MAXIMUM = 16384, /* known at once: programs may ask for what they like */
+	STANDING_MAXIMUM = 256,	 /* requests of one session */
 };
 static const uint64_t PROGRAMS_LIMIT_NS = 3000000000; /* so long an answer waits for programs */
+static const uint64_t RESUMED_NS = 3000000000;
 static const uint64_t PLANS_LIMIT_NS = 60000000000;
+static const uint64_t PIECE_NS = 3000000; /* of one pass, for looking functions through */
 static const uint64_t LOOK_STEP_NS = 500000000; /* modules that are mapped no more */
 static const uint64_t END_LIMIT_NS = 300000000;	/* so long the end of a session waits for programs that cannot be held */
 
@@ -48,18 +53,25 @@ int functions_module_is_called(const struct module *module, const char *name)
 	       (module->file.alias[0] && strcmp(module->file.alias, name) == 0);
 }
 
-static struct module *add_module(struct function_traces *functions, const struct mapped_module *file, pid_t pid)
+static struct module *add_module(struct function_traces *functions, const struct mapped_module *file)
 {
 	struct module *module = functions->module_count < MODULES_MAXIMUM ? calloc(1, sizeof *module) : NULL, **end = &functions->modules;
 	if (!module)
 		return NULL;
 	functions->module_count++;
 	module->file = *file;
-	module->pid = pid;
 	while (*end)
 		end = &(*end)->next;
 	*end = module;
 	return module;
+}
+
+/* It was mapped nowhere. Whoever sees it first says so: the program that asks about it, or a look at all programs meanwhile. */
+static void module_comes(struct function_traces *functions, struct module *module)
+{
+	module->loads = ++functions->loads;
+	module->is_new = 1;
+	functions->changes++;
 }
 
 struct looking {
@@ -72,15 +84,20 @@ static void found_mapped(void *context, const struct mapped_module *file)
 	struct looking *looking = context;
 	struct module *module = functions_module_of(looking->functions, file);
 	if (!module)
-		module = add_module(looking->functions, file, looking->pid);
+		module = add_module(looking->functions, file);
 	if (!module)
 		return;
-	if (!module->mapped)
-		module->pid = looking->pid;
 	if (file->alias[0])
 		memcpy(module->file.alias, file->alias, sizeof module->file.alias);
+	if (module->mapped)
+		return;
 	module->mapped = 1;
+	module->pid = looking->pid;
+	if (!module->was_mapped)
+		module_comes(looking->functions, module);
 }
+
+static void drop_module(struct function_traces *functions, struct module *module);
 
 /* Those that are mapped no more, and were never planned. */
 static void forget_modules(struct function_traces *functions)
@@ -101,8 +118,10 @@ void functions_look(struct function_traces *functions)
 {
 	const struct family_context *context = functions->context;
 	struct looking looking = {.functions = functions};
-	for (struct module *module = functions->modules; module; module = module->next)
+	for (struct module *module = functions->modules; module; module = module->next) {
+		module->was_mapped = module->mapped;
 		module->mapped = 0;
+	}
 	for (uint32_t i = 0; i < context->family_count; i++) {
 		const struct family *family = context->families[i];
 		for (uint32_t k = 0; k < family->image_room; k++) {
@@ -112,7 +131,35 @@ void functions_look(struct function_traces *functions)
 			mapped_modules(functions->files, looking.pid, found_mapped, &looking);
 		}
 	}
+	/* Behind a restart it takes a moment until it is known again who runs. */
+	int is_sure = !functions->resumed_ns || clock_monotonic_ns() - functions->resumed_ns > RESUMED_NS;
+	for (struct module *module = functions->modules; is_sure && module; module = module->next)
+		if (!module->mapped && module->askers)
+			drop_module(functions, module);
 	forget_modules(functions);
+}
+
+static struct kept_name name_of_plan(enum kept_role role, uint64_t plan_id)
+{
+	struct kept_name name = {.role = role, .number = plan_id};
+	memcpy(name.id, &plan_id, sizeof plan_id);
+	memcpy(name.id + sizeof plan_id, &role, sizeof role);
+	return name;
+}
+
+/* Before any program has it: its ids are good also after a restart. */
+static void keep_plan(const struct function_traces *functions, struct module *module, const struct plan_request *of)
+{
+	const struct keeping *keeping = functions->context->arena_settings->keeping;
+	const struct kept_name plan_name = name_of_plan(KEPT_PLAN, module->answer.plan_id);
+	const struct kept_name index_name = name_of_plan(KEPT_INDEX, module->answer.plan_id);
+	const struct memory plan = {.descriptor = module->answer.descriptor, .size = module->answer.size};
+	struct memory index;
+	if (!keeping || !module->answer.index || kept_index_write(module->answer.index, of, module->answer.plan_id, &index))
+		return;
+	keep_named(keeping, &plan_name, &plan);
+	keep_named(keeping, &index_name, &index);
+	memory_free(&index);
 }
 
 enum plan_state functions_plan(struct function_traces *functions, struct module *module)
@@ -129,6 +176,8 @@ enum plan_state functions_plan(struct function_traces *functions, struct module 
 	module->state = plan_for(functions->planner, &request, &module->answer);
 	if (module->state != PLAN_PENDING && module->answer.index)
 		module->told = calloc(module->answer.index->count + 1ul, 1);
+	if (module->state == PLAN_READY)
+		keep_plan(functions, module, &request);
 	return module->state;
 }
 
@@ -261,6 +310,7 @@ static void put_asked(struct function_traces *functions, int asked)
 {
 	struct family_context *context = functions->context;
 	functions->asked = asked;
+	functions->sessions->functions_asked = (uint32_t)asked;
 	for (uint32_t slot = 0; context->offers && slot < LORG_ARENA_OFFERS; slot++) {
 		struct lorg_arena *arena = (struct lorg_arena *)context->offers->slot[slot].memory.at;
 		if (arena)
@@ -274,7 +324,8 @@ static int any_asks(const struct function_traces *functions)
 {
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
 		const struct session *session = &functions->sessions->slot[slot];
-		if (session->used && session->functions && (session->functions->modules || session->functions->on_load.kinds))
+		const struct session_functions *asked = session->used ? session->functions : NULL;
+		if (asked && (asked->modules || asked->on_load.kinds || asked->standing))
 			return 1;
 	}
 	return 0;
@@ -285,6 +336,7 @@ static void forget_globals(struct function_traces *functions);
 static void see_whether_asked(struct function_traces *functions)
 {
 	int asked = any_asks(functions);
+	functions->changes++;
 	if (asked != functions->asked)
 		put_asked(functions, asked);
 	if (!asked)
@@ -352,8 +404,12 @@ static void refuse(struct refusals *refusals, const struct module *module, uint3
 	char place[32];
 	const struct plan_index *index = module->answer.index;
 	const uint8_t arity = index->functions[function].arity;
+	const char *name = index_function_name(index, function, place);
+	/* No atom: its place is as good a name. */
+	if (strlen(name) > LORG_ATOM_CHARACTERS_MAX)
+		name = index_function_place(index, function, place);
 	if (refusals->named++ < REFUSALS_NAMED)
-		refuse_text(refusals, module->file.name, index_function_name(index, function, place),
+		refuse_text(refusals, module->file.name, name,
 			    arity == INDEX_ARITY_UNKNOWN ? -1 : arity, why);
 }
 
@@ -423,7 +479,7 @@ static int is_named(const struct waiting *waiting)
 	return waiting->request.pattern ? glob_is_literal(waiting->pattern.function) : waiting->request.function != NULL;
 }
 
-/* ---- carrying out ------------------------------------------------------------------------------- */
+/* ---- one function -------------------------------------------------------------------------------- */
 
 /* One request on one module. */
 struct applying {
@@ -432,8 +488,6 @@ struct applying {
 	struct session *session;
 	struct module *module;
 	struct asked_module *asked; /* NULL: nothing is asked yet */
-	struct specifications *specifications;
-	struct refusals *refusals;
 	struct counted_list counted; /* of the module, as of now; read when it is needed first */
 	int has_counted;
 	uint32_t *changed, change_count; /* places in the index */
@@ -464,9 +518,27 @@ static void note_span(struct asked_function *function, uint64_t tick)
 	}
 }
 
+static int64_t arity_of(const struct waiting *waiting)
+{
+	return waiting->request.pattern ? waiting->pattern.arity : waiting->request.arity;
+}
+
+/* Who says how many arguments a function has of which nobody knows it, gets as many words. */
+static void declare(struct asked_function *function, const struct index_function *known, const struct waiting *waiting, uint32_t kinds)
+{
+	const int64_t arity = waiting ? arity_of(waiting) : -1;
+	const uint8_t declared = known->arity == INDEX_ARITY_UNKNOWN && arity >= 0 && arity <= LORG_CAPTURES ? (uint8_t)(arity + 1) : 0;
+	if (kinds & (LORG_KIND_GLOBAL | LORG_KIND_LOCAL))
+		function->declared = declared;
+	if (kinds & LORG_KIND_META)
+		function->meta_declared = declared;
+}
+
 static void apply_to(struct applying *applying, uint32_t index, uint32_t kinds, enum function_how how, struct specification *match)
 {
 	struct asked_function *function = &applying->asked->functions[index];
+	if (how == FUNCTION_SET)
+		declare(function, &applying->module->answer.index->functions[index], applying->waiting, kinds);
 	struct rules_effect effect = rules_apply(&function->asked, kinds, how, match);
 	if (effect.zeroed | effect.stopped | effect.ended)
 		counting_change(applying->functions, applying->asked, index, &effect,
@@ -475,91 +547,212 @@ static void apply_to(struct applying *applying, uint32_t index, uint32_t kinds, 
 	applying->changed[applying->change_count++] = index;
 }
 
-/* Returns 1 if the function counts. */
-static int consider(struct applying *applying, uint32_t index)
+/* ---- looking functions through, a piece at a time ---------------------------------------------- */
+
+/* One more that counts. */
+static int keep_found(struct found *found, uint32_t index, struct specification *match)
 {
-	const struct waiting *waiting = applying->waiting;
-	const struct function_request *request = &waiting->request;
-	struct specification *match = NULL;
-	const char *why = obstacle(&applying->module->answer.index->functions[index], request->kinds, is_named(waiting));
-	if (why && !*why)
-		return 0;
-	if (request->how == FUNCTION_SET && !why)
-		specification_for(applying->specifications, applying->module, index, &match, &why);
-	if (request->how == FUNCTION_SET && why) {
-		refuse(applying->refusals, applying->module, index, why);
-		return 0;
+	if (found->count == found->room) {
+		const uint32_t room = found->room ? 2 * found->room : 64;
+		struct found_function *more = realloc(found->list, room * sizeof *more);
+		if (!more)
+			return -1;
+		found->list = more;
+		found->room = room;
 	}
+	found->list[found->count++] = (struct found_function){index, match};
+	return 0;
+}
+
+static void examine(struct waiting *waiting, struct found *found, uint32_t index)
+{
+	const struct function_request *request = &waiting->request;
+	const struct index_function *function = &found->module->answer.index->functions[index];
+	struct specification *match = NULL;
+	if (!names_function(waiting, found->module, index))
+		return;
+	const char *why = obstacle(function, request->kinds, is_named(waiting));
+	if (why && !*why)
+		return;
+	if (request->how == FUNCTION_SET && !why)
+		specification_for(waiting->specifications, found->module, index, &match, &why);
+	if (request->how == FUNCTION_SET && why)
+		refuse(waiting->refusals, found->module, index, why);
+	else if (keep_found(found, index, match))
+		refuse(waiting->refusals, found->module, index, "out of memory");
+}
+
+static struct found *found_in(struct waiting *waiting, struct module *module)
+{
+	struct found *found = waiting->found;
+	while (found && found->module != module)
+		found = found->next;
+	/* It has gone and come again: all is still to be applied. */
+	if (found && found->loads != module->loads) {
+		found->loads = module->loads;
+		found->applied = 0;
+		found->is_applied = 0;
+	}
+	if (found || !(found = calloc(1, sizeof *found)))
+		return found;
+	found->module = module;
+	found->loads = module->loads;
+	found->next = waiting->found;
+	waiting->found = found;
+	return found;
+}
+
+/* A name of C++ takes its time, a condition its own: others are not kept waiting for all of them. 1: done. */
+static int look_through(struct waiting *waiting, struct module *module, uint64_t until_ns)
+{
+	enum { AT_ONCE = 64 };
+	struct found *found = found_in(waiting, module);
+	const struct plan_index *index = module->answer.index;
+	if (!found)
+		return 1;
+	if (found->at < index->count && !specifications_know(waiting->specifications, module))
+		return 0;
+	while (found->at < index->count && clock_monotonic_ns() < until_ns)
+		for (uint32_t end = found->at + AT_ONCE; found->at < end && found->at < index->count; found->at++)
+			examine(waiting, found, found->at);
+	return found->at == index->count;
+}
+
+static void forget_found(struct waiting *waiting)
+{
+	while (waiting->found) {
+		struct found *found = waiting->found;
+		waiting->found = found->next;
+		free(found->list);
+		free(found);
+	}
+	specifications_free(waiting->specifications);
+	waiting->specifications = NULL;
+	if (waiting->refusals)
+		free(refusals_end(waiting->refusals));
+	free(waiting->refusals);
+	waiting->refusals = NULL;
+}
+
+/* ---- carrying out -------------------------------------------------------------------------------- */
+
+/* Returns 1 if the function counts. */
+static int consider(struct applying *applying, const struct found_function *found)
+{
+	const struct function_request *request = &applying->waiting->request;
+	const uint32_t index = found->index;
+	const char *why = obstacle(&applying->module->answer.index->functions[index], request->kinds, 1);
 	if (!why && (request->how == FUNCTION_SET || (applying->asked && applying->asked->functions[index].asked.kinds)))
-		apply_to(applying, index, request->kinds, request->how, match);
+		apply_to(applying, index, request->kinds, request->how, found->match);
 	return 1;
 }
 
-static int64_t apply_on_module(struct applying *applying)
+/* Nothing switches yet: a program is held once for all. */
+static int64_t apply_piece(struct applying *applying, struct found *found, uint32_t count)
 {
-	const struct plan_index *index = applying->module->answer.index;
 	int64_t number = 0;
-	int is_first = !applying->module->askers || (applying->waiting->request.kinds & LORG_KIND_GLOBAL);
-	applying->asked = asked_of(applying->session, applying->module);
-	if (!applying->asked && applying->waiting->request.how == FUNCTION_SET)
-		applying->asked = asked_make(applying->session, applying->module);
-	applying->changed = calloc(index->count + 1ul, sizeof *applying->changed);
-	if (!applying->changed || (!applying->asked && applying->waiting->request.how == FUNCTION_SET)) {
-		free(applying->changed);
-		return 0;
+	applying->changed = calloc(count + 1ul, sizeof *applying->changed);
+	applying->change_count = 0;
+	for (uint32_t i = 0; applying->changed && i < count; i++)
+		number += consider(applying, &found->list[found->applied + i]);
+	if (applying->changed) {
+		tell_functions(applying->functions, applying->module, applying->changed, applying->change_count);
+		functions_set(applying->functions, applying->module, applying->changed, applying->change_count);
 	}
-	for (uint32_t i = 0; i < index->count; i++)
-		if (names_function(applying->waiting, applying->module, i))
-			number += consider(applying, i);
-	tell_functions(applying->functions, applying->module, applying->changed, applying->change_count);
-	functions_publish(applying->functions, applying->module, applying->changed, applying->change_count);
-	if (applying->asked && asks_nothing(applying->asked))
-		asked_free(applying->functions, applying->asked);
-	if (is_first && applying->module->askers)
-		applying->functions->epoch++;
+	found->applied += count;
 	free(applying->changed);
 	counted_list_free(&applying->counted);
+	applying->counted = (struct counted_list){0};
+	applying->has_counted = 0;
 	return number;
 }
 
-static void apply_on_load(struct session *session, const struct function_request *request, struct specification *match)
+static void end_applying(struct applying *applying, struct found *found)
+{
+	static const uint32_t none;
+	functions_publish(applying->functions, applying->module, &none, 0);
+	if (applying->asked && asks_nothing(applying->asked))
+		asked_free(applying->functions, applying->asked);
+	if (found->is_first && applying->module->askers)
+		applying->functions->epoch++;
+	found->is_applied = 1;
+}
+
+/* 1: done. It may have been unmapped meanwhile, and what was asked of it has gone with it. */
+static int apply_on_module(struct applying *applying, struct found *found, uint64_t until_ns)
+{
+	enum { AT_ONCE = 1024 };
+	const int sets = applying->waiting->request.how == FUNCTION_SET;
+	applying->asked = asked_of(applying->session, applying->module);
+	if (!found->applied)
+		found->is_first = !applying->module->askers || found->needs_slots ||
+				  (applying->waiting->request.kinds & LORG_KIND_GLOBAL);
+	if (!applying->asked && sets && !found->applied)
+		applying->asked = asked_make(applying->session, applying->module);
+	if (!applying->asked && sets) {
+		found->is_applied = 1;
+		return 1;
+	}
+	while (found->applied < found->count) {
+		const uint32_t left = found->count - found->applied;
+		applying->waiting->number += apply_piece(applying, found, left < AT_ONCE ? left : AT_ONCE);
+		if (found->applied < found->count && clock_monotonic_ns() >= until_ns)
+			return 0;
+	}
+	end_applying(applying, found);
+	return 1;
+}
+
+static void apply_on_load(struct session *session, const struct waiting *waiting, struct specification *match)
 {
 	if (!session->functions && !(session->functions = calloc(1, sizeof *session->functions)))
 		return;
-	rules_apply(&session->functions->on_load, request->kinds, request->how, match);
+	if (!session->functions->on_load.kinds)
+		session->functions->on_load_since = waiting->loads;
+	rules_apply(&session->functions->on_load, waiting->request.kinds, waiting->request.how, match);
 }
 
-
-
-/* Everything that it names is planned. */
-static void carry_out(struct function_traces *functions, struct waiting *waiting, struct session *session,
-		      struct specifications *specifications, struct refusals *refusals)
+/* 1: done. */
+static int carry_out_on(struct function_traces *functions, struct waiting *waiting, struct session *session, struct module *module,
+			uint64_t until_ns)
 {
+	struct applying applying = {
+		.functions = functions,
+		.waiting = waiting,
+		.session = session,
+		.module = module,
+		.tick = clock_tick(&functions->context->clock),
+	};
+	struct found *found = found_in(waiting, module);
+	return !found || found->is_applied || apply_on_module(&applying, found, until_ns);
+}
+
+static void refuse_modules(struct function_traces *functions, const struct waiting *waiting)
+{
+	struct refusals *refusals = waiting->refusals;
 	uint32_t modules = 0;
 	for (struct module *module = functions->modules; module; module = module->next) {
 		if (!module->mapped || !names_module(waiting, module))
 			continue;
 		modules++;
-		if (module->state != PLAN_READY) {
-			if (!module->answer.index && waiting->request.module)
-				refuse_text(refusals, module->file.name, NULL, -1,
-					    module->answer.why ? module->answer.why : "it has no functions that can be hooked");
-			continue;
-		}
-		struct applying applying = {
-			.functions = functions,
-			.waiting = waiting,
-			.session = session,
-			.module = module,
-			.specifications = specifications,
-			.refusals = refusals,
-			.tick = clock_tick(&functions->context->clock),
-		};
-		waiting->number += apply_on_module(&applying);
+		if (module->state != PLAN_READY && !module->answer.index && waiting->request.module)
+			refuse_text(refusals, module->file.name, NULL, -1,
+				    module->answer.why ? module->answer.why : "it has no functions that can be hooked");
 	}
 	if (!modules && (waiting->request.module || waiting->request.pattern))
 		refuse_text(refusals, waiting->request.pattern ? waiting->request.pattern : waiting->request.module, waiting->request.function,
 			    waiting->request.arity, "the module is mapped by no program that is attached");
+}
+
+/* Everything that it names is found. 1: done. */
+static int carry_out(struct function_traces *functions, struct waiting *waiting, struct session *session, uint64_t until_ns)
+{
+	for (struct module *module = functions->modules; module; module = module->next)
+		if (module->mapped && names_module(waiting, module) && module->state == PLAN_READY &&
+		    !carry_out_on(functions, waiting, session, module, until_ns))
+			return 0;
+	refuse_modules(functions, waiting);
+	return 1;
 }
 
 /* ---- slots ---------------------------------------------------------------------------------------- */
@@ -582,6 +775,7 @@ static void add_global(struct function_traces *functions, const char *name)
 		functions->global_room = room;
 	}
 	char *copy = strdup(name);
+	functions->names_asked++;
 	if (copy)
 		functions->globals[functions->global_count++] = copy;
 	else
@@ -593,21 +787,45 @@ static void forget_globals(struct function_traces *functions)
 	for (uint32_t i = 0; i < functions->global_count; i++)
 		free(functions->globals[i]);
 	functions->global_count = 0;
+	functions->names_asked++;
 	functions->all_globals = 0;
 	for (struct module *module = functions->modules; module; module = module->next)
 		module->has_slots = 0;
 }
 
-static void note_globals(struct function_traces *functions, const struct waiting *waiting, const struct module *module)
+/*
+ * Of libc's, whose work liblorg.so's wrapper does itself or by another one (preload/patch/wrapped.c): a program's calls never
+ * come to the entry, and are told at its slots, also where the function is traced at its entry.
+ */
+static int is_done_by_wrapper(const struct module *module, const struct index_function *function)
+{
+	static const char names[][8] = {"vfork", "__vfork", "execv", "execvp", "execl", "execle", "execlp"};
+	const struct plan_index *index = module->answer.index;
+	if (strcmp(module->file.name, "libc.so.6") != 0)
+		return 0;
+	for (uint32_t k = 0; k < function->name_count; k++)
+		for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+			if (strcmp(index_text(index, index->names[function->first_name + k].text), names[i]) == 0)
+				return 1;
+	return 0;
+}
+
+/* 1: a function that is traced so is told at slots. */
+static int note_slots(struct function_traces *functions, const struct module *module, uint32_t function, uint32_t kinds)
 {
 	const struct plan_index *index = module->answer.index;
-	for (uint32_t i = 0; index && i < index->count; i++) {
-		const struct index_function *function = &index->functions[i];
-		if (function->slots == INDEX_NONE || !names_function(waiting, module, i))
-			continue;
-		for (uint32_t k = 0; k < function->name_count; k++)
-			add_global(functions, index_text(index, index->names[function->first_name + k].text));
-	}
+	const struct index_function *named = &index->functions[function];
+	if (named->slots == INDEX_NONE || (!(kinds & LORG_KIND_GLOBAL) && !is_done_by_wrapper(module, named)))
+		return 0;
+	for (uint32_t i = 0; i < named->name_count; i++)
+		add_global(functions, index_text(index, index->names[named->first_name + i].text));
+	return 1;
+}
+
+static void note_found_slots(struct function_traces *functions, struct found *found, uint32_t kinds)
+{
+	for (uint32_t i = 0; i < found->count; i++)
+		found->needs_slots |= note_slots(functions, found->module, found->list[i].index, kinds);
 }
 
 /* 1: its slots are known, or there are none. */
@@ -615,26 +833,35 @@ static int slots_are_known(struct function_traces *functions, struct module *mod
 {
 	if (!functions->all_globals && !functions->global_count)
 		return 1;
-	if (!module->has_slots)
-		module->has_slots = functions->all_globals || mapped_file_names(module->pid, module->file.path,
-										 (const char *const *)functions->globals,
-										 functions->global_count);
+	if (!module->has_slots && functions->all_globals)
+		module->has_slots = 1;
+	if (!module->has_slots && module->names_seen != functions->names_asked) {
+		module->has_slots = mapped_file_names(module->pid, module->file.path, (const char *const *)functions->globals,
+						      functions->global_count);
+		module->names_seen = functions->names_asked;
+	}
 	return !module->has_slots || functions_plan(functions, module) != PLAN_PENDING;
 }
 
-/* For a request whose own modules are planned. 1: all that it needs is known. */
-static int callers_are_known(struct function_traces *functions, const struct waiting *waiting)
+/* For a request whose own functions are found. 1: all that it needs is known. */
+static int callers_are_known(struct function_traces *functions, const struct waiting *waiting, uint64_t until_ns)
 {
-	int known = 1;
-	if (!(waiting->request.kinds & LORG_KIND_GLOBAL) || waiting->request.how != FUNCTION_SET)
+	int known = 1, is_global = (waiting->request.kinds & LORG_KIND_GLOBAL) != 0, need_slots = is_global;
+	if (waiting->request.how != FUNCTION_SET)
 		return 1;
-	functions->all_globals |= !is_named(waiting);
-	for (struct module *module = functions->modules; module && is_named(waiting); module = module->next)
-		if (module->mapped && names_module(waiting, module))
-			note_globals(functions, waiting, module);
-	for (struct module *module = functions->modules; module; module = module->next)
+	functions->all_globals |= is_global && !is_named(waiting);
+	for (struct found *found = waiting->found; found && (is_named(waiting) || !is_global); found = found->next) {
+		note_found_slots(functions, found, waiting->request.kinds);
+		need_slots |= found->needs_slots;
+	}
+	if (!need_slots)
+		return 1;
+	for (struct module *module = functions->modules; module; module = module->next) {
 		if (module->mapped)
 			known &= slots_are_known(functions, module);
+		if (module->next && clock_monotonic_ns() >= until_ns)
+			return 0;
+	}
 	return known;
 }
 
@@ -642,6 +869,7 @@ static int callers_are_known(struct function_traces *functions, const struct wai
 
 static void waiting_free(struct waiting *waiting)
 {
+	forget_found(waiting);
 	pattern_free(&waiting->pattern);
 	free(waiting->texts);
 	free(waiting->refused);
@@ -682,7 +910,8 @@ static int programs_are_behind(const struct function_traces *functions, uint64_t
 	for (uint32_t i = 0; i < context->family_count; i++) {
 		const struct family *family = context->families[i];
 		for (uint32_t k = 0; k < family->image_room; k++)
-			if (requests_may_switch(family->images[k]) && family->images[k]->functions_epoch < epoch)
+			if (requests_may_switch(family->images[k]) && family->images[k]->functions_epoch < epoch &&
+			    !placing_asks_by_itself(functions, family->images[k]))
 				return 1;
 	}
 	return 0;
@@ -698,38 +927,71 @@ static int plans_are_there(struct function_traces *functions, const struct waiti
 	return there;
 }
 
-/* 1: done with the first half. -1: it was wrong, and has been answered. 0: not yet. */
-static int begin_carrying_out(struct function_traces *functions, struct waiting *waiting, struct session *session)
+/* 1: it is compiled. -1: it is wrong: *why, to be freed; NULL: no memory. 0: not yet. */
+static int begin_looking(struct function_traces *functions, struct waiting *waiting, char **why)
 {
 	const struct function_request *request = &waiting->request;
 	const struct specification_request wanted = {functions, request->match, request->is_condition};
 	int pending = 0;
-	char *why = NULL;
-	if (!request->on_load && !(plans_are_there(functions, waiting) && callers_are_known(functions, waiting)))
-		return 0;
-	struct specifications *specifications = specifications_create(&wanted, &pending, &why);
-	if (!specifications && pending && !why)
-		return 0;
-	if (!specifications) {
-		answer(waiting, why ? why : "out of memory");
-		free(why);
+	*why = NULL;
+	if (waiting->specifications)
+		return 1;
+	waiting->specifications = specifications_create(&wanted, &pending, why);
+	if (!waiting->specifications)
+		return pending && !*why ? 0 : -1;
+	free(*why);
+	*why = NULL;
+	waiting->refusals = calloc(1, sizeof *waiting->refusals);
+	if (!waiting->refusals)
 		return -1;
-	}
+	refusals_begin(waiting->refusals);
+	return 1;
+}
+
+/* All that it names is planned. 1: all is found. */
+static int look_through_all(struct function_traces *functions, struct waiting *waiting, uint64_t until_ns)
+{
+	for (struct module *module = functions->modules; module; module = module->next)
+		if (module->mapped && names_module(waiting, module) && module->state == PLAN_READY &&
+		    !look_through(waiting, module, until_ns))
+			return 0;
+	return 1;
+}
+
+static void carry_out_on_load(struct function_traces *functions, struct waiting *waiting, struct session *session)
+{
+	const struct function_request *request = &waiting->request;
+	struct specification *match = NULL;
+	const char *none;
+	functions->all_globals |= request->how == FUNCTION_SET && (request->kinds & LORG_KIND_GLOBAL);
+	if (request->match)
+		specification_for(waiting->specifications, NULL, 0, &match, &none);
+	apply_on_load(session, waiting, match);
+}
+
+/* 1: done with the first half. -1: it was wrong, and has been answered. 0: not yet. */
+static int begin_carrying_out(struct function_traces *functions, struct waiting *waiting, struct session *session)
+{
+	const uint64_t until_ns = clock_monotonic_ns() + PIECE_NS;
+	const int on_load = waiting->request.on_load;
+	char *why;
+	if (!on_load && !plans_are_there(functions, waiting))
+		return 0;
+	int begun = begin_looking(functions, waiting, &why);
+	if (begun < 0)
+		answer(waiting, why ? why : "out of memory");
 	free(why);
-	struct refusals refusals;
-	refusals_begin(&refusals);
-	if (request->on_load) {
-		functions->all_globals |= request->how == FUNCTION_SET && (request->kinds & LORG_KIND_GLOBAL);
-		struct specification *match = NULL;
-		const char *none;
-		if (request->match)
-			specification_for(specifications, NULL, 0, &match, &none);
-		apply_on_load(session, request, match);
-	} else {
-		carry_out(functions, waiting, session, specifications, &refusals);
-	}
-	waiting->refused = refusals_end(&refusals);
-	specifications_free(specifications);
+	if (begun <= 0)
+		return begun;
+	if (!on_load && !(look_through_all(functions, waiting, until_ns) && callers_are_known(functions, waiting, until_ns)))
+		return 0;
+	if (on_load)
+		carry_out_on_load(functions, waiting, session);
+	else if (!carry_out(functions, waiting, session, until_ns))
+		return 0;
+	waiting->refused = refusals_end(waiting->refusals);
+	*waiting->refusals = (struct refusals){0};
+	forget_found(waiting);
 	see_whether_asked(functions);
 	functions_set_gates(functions, session);
 	return 1;
@@ -759,6 +1021,72 @@ static int go_on(struct function_traces *functions, struct waiting *waiting, uin
 	add_program_refusals(functions, waiting);
 	answer(waiting, NULL);
 	return 1;
+}
+
+/* ---- requests that stand ----------------------------------------------------------------------------- */
+
+static int is_same_text(const char *one, const char *other)
+{
+	return one == other || (one && other && strcmp(one, other) == 0);
+}
+
+/* Whether all that the other names is named by this one: as far as their texts show it. */
+static int covers(const struct function_request *request, const struct function_request *other)
+{
+	if (request->pattern || other->pattern)
+		return is_same_text(request->pattern, other->pattern) && !request->module && !other->module;
+	return (!request->module || is_same_text(request->module, other->module)) &&
+	       (!request->function || is_same_text(request->function, other->function)) &&
+	       (request->arity < 0 || request->arity == other->arity);
+}
+
+static void remove_standing(struct session_functions *asked, struct waiting **link)
+{
+	struct waiting *standing = *link;
+	*link = standing->next;
+	asked->standing_count--;
+	waiting_free(standing);
+}
+
+/* What a request ends, or replaces, of those that stand. */
+static void end_standing(struct session *session, const struct function_request *request)
+{
+	struct session_functions *asked = session->functions;
+	if (!asked || request->on_load || (request->how != FUNCTION_CLEAR && !request->standing))
+		return;
+	for (struct waiting **link = &asked->standing; *link;) {
+		struct function_request *stands = &(*link)->request;
+		if (covers(request, stands) && (request->how == FUNCTION_CLEAR || covers(stands, request)))
+			stands->kinds &= ~request->kinds;
+		if (stands->kinds)
+			link = &(*link)->next;
+		else
+			remove_standing(asked, link);
+	}
+}
+
+/* It has been answered. Takes it over. */
+static void finish(struct function_traces *functions, struct waiting *waiting)
+{
+	functions->changes++;
+	struct session *session = waiting->state == WAITING_PROGRAMS ? session_numbered(functions->sessions, waiting->session) : NULL;
+	int stands = session && waiting->request.standing && waiting->request.how == FUNCTION_SET && !waiting->request.on_load;
+	if (session)
+		end_standing(session, &waiting->request);
+	if (stands && !session->functions)
+		session->functions = calloc(1, sizeof *session->functions);
+	if (!stands || !session->functions || session->functions->standing_count == STANDING_MAXIMUM) {
+		waiting_free(waiting);
+		return;
+	}
+	struct waiting **end = &session->functions->standing;
+	while (*end)
+		end = &(*end)->next;
+	waiting->next = NULL;
+	waiting->done = NULL;
+	*end = waiting;
+	session->functions->standing_count++;
+	see_whether_asked(functions);
 }
 
 static int copy_texts(struct waiting *waiting, const struct function_request *request)
@@ -792,6 +1120,15 @@ static const char *check(const struct function_request *request, struct waiting 
 	return NULL;
 }
 
+/* A request that waits for a plan holds up those of its session behind it: they may be about the same functions. */
+static int has_to_wait(const struct waiting *first, const struct waiting *waiting)
+{
+	for (const struct waiting *before = first; before && before != waiting; before = before->next)
+		if (before->session == waiting->session && before->state == WAITING_PLANS)
+			return 1;
+	return 0;
+}
+
 void session_function(struct sessions *sessions, struct session *session, const struct function_request *request, function_done *done,
 		      void *context)
 {
@@ -807,7 +1144,8 @@ void session_function(struct sessions *sessions, struct session *session, const 
 	}
 	if (!waiting || why || copy_texts(waiting, request)) {
 		done(context, -1, "[]", why ? why : "out of memory");
-		free(waiting);
+		if (waiting)
+			waiting_free(waiting);
 		return;
 	}
 	waiting->session = session->number;
@@ -815,11 +1153,11 @@ void session_function(struct sessions *sessions, struct session *session, const 
 	waiting->context = context;
 	waiting->since_ns = clock_monotonic_ns();
 	functions_look(functions);
-	/* Those before it come first. */
+	waiting->loads = functions->loads;
 	while (*end)
 		end = &(*end)->next;
-	if (end == &functions->waiting && go_on(functions, waiting, waiting->since_ns)) {
-		waiting_free(waiting);
+	if (!has_to_wait(functions->waiting, waiting) && go_on(functions, waiting, waiting->since_ns)) {
+		finish(functions, waiting);
 		return;
 	}
 	*end = waiting;
@@ -847,6 +1185,7 @@ static void drop_module(struct function_traces *functions, struct module *module
 		functions_set_gates(functions, session);
 	}
 	module->was_placed = 0;
+	module->answered_count = 0;
 }
 
 static int is_placed_anywhere(const struct function_traces *functions, const struct module *module)
@@ -863,23 +1202,36 @@ static int is_placed_anywhere(const struct function_traces *functions, const str
 	return 0;
 }
 
-/* It was mapped by nobody, and is again: nobody has looked in between. */
-static int has_come_again(const struct function_traces *functions, const struct module *module)
+static int was_answered(const struct module *module, const struct image *image)
 {
-	return module->was_placed && module->state == PLAN_READY && !is_placed_anywhere(functions, module);
+	for (uint32_t i = 0; image && i < module->answered_count && i < MODULE_IMAGES; i++)
+		if (memcmp(module->answered[i], image->id, sizeof image->id) == 0)
+			return 1;
+	return 0;
+}
+
+static void note_answered(struct module *module, const struct image *image)
+{
+	if (image && !was_answered(module, image))
+		memcpy(module->answered[module->answered_count++ % MODULE_IMAGES], image->id, sizeof image->id);
+}
+
+/* It was mapped by nobody, and is again: nobody has looked in between. */
+static int has_come_again(const struct function_traces *functions, const struct module *module, const struct image *image)
+{
+	return (module->was_placed || was_answered(module, image)) && module->state == PLAN_READY && !is_placed_anywhere(functions, module);
 }
 
 /* ---- what programs ask -------------------------------------------------------------------------- */
 
 /* What is asked of modules that come: of all sessions. Returns 1 if it is done, or none asks. */
-static int do_on_load(struct function_traces *functions, struct module *module);
+static int ask_newcomer(struct function_traces *functions, struct module *module);
 
 static enum plan_state plan_asked_for(void *owner, struct family *family, struct image *image, const struct plan_request *request,
 				      uint64_t base, struct plan_answer *answer_to)
 {
 	struct function_traces *functions = owner;
 	struct mapped_module file = {.build_id_length = request->build_id_length < 20 ? request->build_id_length : 20, .base = base};
-	(void)image;
 	*answer_to = (struct plan_answer){.descriptor = -1};
 	if (planner_leaves_alone(request->path) || functions_of_another(family))
 		return PLAN_NONE;
@@ -889,25 +1241,27 @@ static enum plan_state plan_asked_for(void *owner, struct family *family, struct
 	snprintf(file.file_name, sizeof file.file_name, "%.127s", slash ? slash + 1 : file.path);
 	memcpy(file.name, file.file_name, sizeof file.name);
 	struct module *module = functions_module_of(functions, &file);
-	if (!module || !module->mapped) {
-		module = module ? module : add_module(functions, &file, request->pid);
-		if (!module)
-			return PLAN_NONE;
+	if (!module && !(module = add_module(functions, &file)))
+		return PLAN_NONE;
+	if (!module->mapped) {
 		module->pid = request->pid;
-		module->mapped = module->is_new = 1;
+		module->mapped = 1;
+		module_comes(functions, module);
 	}
-	if (module->askers && has_come_again(functions, module)) {
+	if (module->askers && has_come_again(functions, module, image)) {
 		drop_module(functions, module);
-		module->is_new = 1;
+		module_comes(functions, module);
 	}
-	if (module->is_new && !do_on_load(functions, module))
+	if (module->is_new && !ask_newcomer(functions, module))
 		return PLAN_PENDING;
 	if (!slots_are_known(functions, module))
 		return PLAN_PENDING;
 	if ((!module->askers && !module->has_slots) || functions_plan(functions, module) == PLAN_NONE)
 		return PLAN_NONE;
-	if (module->state == PLAN_READY)
+	if (module->state == PLAN_READY) {
 		*answer_to = module->answer;
+		note_answered(module, image);
+	}
 	return module->state;
 }
 
@@ -943,24 +1297,90 @@ static void load_for(struct function_traces *functions, struct module *module, s
 	functions_set_gates(functions, session);
 }
 
-static int do_on_load(struct function_traces *functions, struct module *module)
+/* Functions that a standing request names and that cannot be hooked: nobody waits for an answer that would say so. */
+static void tell_refused(struct function_traces *functions, struct module *module, const struct refusals *refusals)
 {
-	int asked = 0, is_first = !module->askers;
-	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
-		const struct session *session = &functions->sessions->slot[slot];
-		asked |= session->used && session->functions && session->functions->on_load.kinds;
-	}
-	if (asked && functions_plan(functions, module) == PLAN_PENDING)
+	if (refusals->named && !module->refused_told++)
+		notes_gap(&functions->context->notes, refusals->named, 0, module->file.name,
+			  "functions that a session asks for of modules that come cannot be hooked");
+}
+
+/* One request that stands, of a module that has come. 0: not yet. */
+static int ask_standing(struct function_traces *functions, struct session *session, struct waiting *standing, struct module *module)
+{
+	const uint64_t until_ns = clock_monotonic_ns() + PIECE_NS;
+	char *why;
+	int begun = begin_looking(functions, standing, &why);
+	free(why);
+	if (begun < 0)
+		forget_found(standing);
+	if (begun <= 0)
+		return begun < 0;
+	if (!look_through(standing, module, until_ns) || !callers_are_known(functions, standing, until_ns))
 		return 0;
-	module->is_new = 0;
-	for (unsigned slot = SESSION_FIRST_SLOT; asked && module->state == PLAN_READY && slot < SESSION_SLOTS; slot++) {
-		struct session *session = &functions->sessions->slot[slot];
-		if (session->used && session->functions && session->functions->on_load.kinds)
-			load_for(functions, module, session);
-	}
+	if (!carry_out_on(functions, standing, session, module, until_ns))
+		return 0;
+	tell_refused(functions, module, standing->refusals);
+	forget_found(standing);
+	functions_set_gates(functions, session);
+	return 1;
+}
+
+static int asks_on_load(const struct session *session, const struct module *module)
+{
+	const struct session_functions *asked = session->used ? session->functions : NULL;
+	return asked && asked->on_load.kinds && module->loads > asked->on_load_since;
+}
+
+static int stands_for(const struct waiting *standing, const struct module *module)
+{
+	return module->loads > standing->loads && names_module(standing, module);
+}
+
+static int asks_newcomer(const struct session *session, const struct module *module)
+{
+	const struct waiting *standing = session->used && session->functions ? session->functions->standing : NULL;
+	while (standing && !stands_for(standing, module))
+		standing = standing->next;
+	return standing || asks_on_load(session, module);
+}
+
+/* 0: not all of it could be asked yet. */
+static int ask_for_session(struct function_traces *functions, struct session *session, struct module *module)
+{
+	int done = 1;
+	if (asks_on_load(session, module))
+		load_for(functions, module, session);
+	for (struct waiting *standing = session->functions->standing; standing && done; standing = standing->next)
+		done = !stands_for(standing, module) || ask_standing(functions, session, standing, module);
+	return done;
+}
+
+static int ask_newcomer(struct function_traces *functions, struct module *module)
+{
+	int is_asked = 0, is_first = !module->askers, done = 1;
+	struct session *slots = functions->sessions->slot;
+	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++)
+		is_asked |= asks_newcomer(&slots[slot], module);
+	if (is_asked && functions_plan(functions, module) == PLAN_PENDING)
+		return 0;
+	for (unsigned slot = SESSION_FIRST_SLOT; is_asked && module->state == PLAN_READY && slot < SESSION_SLOTS; slot++)
+		if (asks_newcomer(&slots[slot], module))
+			done &= ask_for_session(functions, &slots[slot], module);
+	module->is_new = !done;
 	if (is_first && module->askers)
 		functions->epoch++;
-	return 1;
+	return done;
+}
+
+/* Those that a look at the programs has found before they asked, or that do not ask. Returns 1 while some are not done. */
+static int ask_newcomers(struct function_traces *functions)
+{
+	int left = 0;
+	for (struct module *module = functions->modules; module; module = module->next)
+		if (module->is_new && module->mapped)
+			left |= !ask_newcomer(functions, module);
+	return left;
 }
 
 static void control_made(void *owner, struct family *family, struct live_control *control)
@@ -1016,12 +1436,16 @@ static int is_counted_by_process(struct function_traces *functions, uint32_t fun
 }
 
 static void counted_by_ended(void *owner, struct family *family, struct process *process, const struct lorg_process *entry,
-			     uint32_t function, uint64_t count, uint64_t ticks, uint64_t words)
+			     const struct ended_counter *counter)
 {
 	struct function_traces *functions = owner;
 	struct lorg_packet head = {0};
-	struct counted counted = {.function = function, .count = count, .ticks = ticks, .words = words, .birth = process->birth_tick};
-	(void)family;
+	struct counted counted = {.function = counter->function,
+				  .count = counter->count,
+				  .ticks = counter->ticks,
+				  .words = counter->words,
+				  .birth = process->birth_tick};
+	const struct counter_source source = {family->id, process->index, counter->chunk, counter->place};
 	process_head(process, &head);
 	counted.pid = head.pid;
 	counted.tid = head.tid;
@@ -1030,7 +1454,13 @@ static void counted_by_ended(void *owner, struct family *family, struct process 
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++)
 		if (__atomic_load_n(&entry->session[slot].flags, __ATOMIC_RELAXED) & LORG_TRACE_CALL)
 			counted.call_flags[slot / 64] |= 1ull << slot % 64;
-	counting_ended(functions->counting, &counted, is_counted_by_process(functions, function));
+	counting_ended(functions->counting, &counted, is_counted_by_process(functions, counter->function), &source);
+}
+
+static void counter_is_taken(void *owner)
+{
+	const struct function_traces *functions = owner;
+	counting_is_taken(functions->counting);
 }
 
 /* ---- events -------------------------------------------------------------------------------------- */
@@ -1063,13 +1493,20 @@ int session_traces_function(const struct session *session, uint32_t function, ui
 
 /* ---- the end of a session -------------------------------------------------------------------------- */
 
-/* What was left in the middle of an entry goes on presently: waits a little for that, and leaves the rest to later passes. */
-static void switch_rest(struct function_traces *functions, const struct module *module)
+/* lorgd ends: no later pass puts back what was left in the middle of an entry. */
+static void switch_rest(struct function_traces *functions)
 {
 	const struct timespec moment = {.tv_nsec = 1000000};
 	const uint64_t limit_ns = clock_monotonic_ns() + END_LIMIT_NS;
-	while (functions_switch_again(functions, module) && clock_monotonic_ns() < limit_ns)
-		nanosleep(&moment, NULL);
+	uint32_t later = functions->unswitched;
+	requests_hold_at_once(functions->context);
+	while (later && clock_monotonic_ns() < limit_ns) {
+		later = 0;
+		for (struct module *module = functions->modules; module; module = module->next)
+			later += module->state == PLAN_READY ? functions_switch_again(functions, module) : 0;
+		if (later)
+			nanosleep(&moment, NULL);
+	}
 }
 
 static void end_module(struct function_traces *functions, struct asked_module *asked)
@@ -1077,10 +1514,35 @@ static void end_module(struct function_traces *functions, struct asked_module *a
 	struct module *module = asked->module;
 	for (uint32_t i = 0; i < module->answer.index->count; i++)
 		rules_end(&asked->functions[i].asked);
-	uint32_t later = functions_publish(functions, module, NULL, 0);
+	functions->unswitched |= functions_publish(functions, module, NULL, 0) != 0;
 	asked_free(functions, asked);
+}
+
+/* Gates are shut at once; what programs do not give back just now they give back presently. */
+static uint32_t shut(struct function_traces *functions, struct asked_module *asked)
+{
+	for (uint32_t i = 0; i < asked->module->answer.index->count; i++)
+		rules_end(&asked->functions[i].asked);
+	return functions_publish(functions, asked->module, NULL, 0);
+}
+
+int session_functions_leave(struct sessions *sessions, struct session *session)
+{
+	const uint64_t now_ns = clock_monotonic_ns();
+	struct session_functions *own = session->functions;
+	uint32_t later = 0;
+	if (!own)
+		return 0;
+	for (struct asked_module *asked = own->modules; asked; asked = asked->next)
+		later += own->leaving_ns ? functions_switch_again(sessions->functions, asked->module) : shut(sessions->functions, asked);
+	if (!own->leaving_ns)
+		own->leaving_ns = clock_monotonic_ns() + END_LIMIT_NS; /* what has taken its time has not been tried again yet */
+	if (later && now_ns < own->leaving_ns)
+		return 1;
 	if (later)
-		switch_rest(functions, module);
+		notes_gap(&sessions->context->notes, 0, 0, "functions of programs stay hooked for now, and tell nothing",
+			  "their threads cannot be held: that is tried again until they can");
+	return 0;
 }
 
 void session_functions_end(struct sessions *sessions, struct session *session)
@@ -1091,22 +1553,14 @@ void session_functions_end(struct sessions *sessions, struct session *session)
 	while (session->functions->modules)
 		end_module(functions, session->functions->modules);
 	rules_end(&session->functions->on_load);
+	while (session->functions->standing)
+		remove_standing(session->functions, &session->functions->standing);
 	free(session->functions);
 	session->functions = NULL;
 	see_whether_asked(functions);
 }
 
 /* ---- each pass --------------------------------------------------------------------------------------- */
-
-/* What no program has mapped any more is asked no more. */
-static void drop_unmapped(struct function_traces *functions)
-{
-	functions_look(functions);
-	for (struct module *module = functions->modules; module; module = module->next)
-		if (!module->mapped && module->askers)
-			drop_module(functions, module);
-	see_whether_asked(functions);
-}
 
 /* Flags of processes that gates depend on may have come or gone. */
 static void heed_flags(struct function_traces *functions)
@@ -1122,28 +1576,84 @@ static void heed_flags(struct function_traces *functions)
 	}
 }
 
+/* What had no room in controls that were taken over: what stood there before has rested. */
+static void refill(struct function_traces *functions, uint64_t now_ns)
+{
+	if (!functions->refill_ns || now_ns < functions->refill_ns)
+		return;
+	functions->refill_ns = 0;
+	for (struct module *module = functions->modules; module; module = module->next)
+		if (module->askers)
+			functions_publish(functions, module, NULL, 0);
+}
+
 void session_functions_pass(struct sessions *sessions, uint64_t now_ns)
 {
 	struct function_traces *functions = sessions->functions;
 	for (struct waiting **link = &functions->waiting; *link;) {
 		struct waiting *waiting = *link;
-		/* A request that waits for a plan holds up those behind it: they may be about the same functions. */
-		if (go_on(functions, waiting, now_ns)) {
-			*link = waiting->next;
-			waiting_free(waiting);
-		} else if (waiting->state == WAITING_PLANS) {
-			break;
-		} else {
+		if (has_to_wait(functions->waiting, waiting) || !go_on(functions, waiting, now_ns)) {
 			link = &waiting->next;
+			continue;
 		}
+		*link = waiting->next;
+		finish(functions, waiting);
 	}
 	heed_flags(functions);
+	refill(functions, now_ns);
+	int newcomers = ask_newcomers(functions);
 	if (functions->asked && now_ns - functions->look_ns >= LOOK_STEP_NS) {
 		functions->look_ns = now_ns;
-		drop_unmapped(functions);
+		functions_look(functions);
+		see_whether_asked(functions);
 	}
 	int again = functions->asked || functions->placing ? placing_pass(functions, now_ns) : 0;
-	functions->context->requests_wait |= again || functions->waiting;
+	functions->context->requests_wait |= again || newcomers || functions->waiting;
+}
+
+/* ---- after a restart --------------------------------------------------------------------------------- */
+
+struct module *functions_add_module(struct function_traces *functions, const struct mapped_module *file)
+{
+	return add_module(functions, file);
+}
+
+struct asked_module *functions_asked_make(struct session *session, struct module *module)
+{
+	return asked_make(session, module);
+}
+
+void functions_tell(struct function_traces *functions, struct module *module, const uint32_t *list, uint32_t count)
+{
+	tell_functions(functions, module, list, count);
+}
+
+void functions_see_whether_asked(struct function_traces *functions)
+{
+	see_whether_asked(functions);
+}
+
+void functions_note_slots(struct function_traces *functions, const struct module *module, uint32_t function, uint32_t kinds)
+{
+	note_slots(functions, module, function, kinds);
+}
+
+void functions_restore_standing(struct function_traces *functions, struct session *session, const struct function_request *request)
+{
+	struct waiting *standing = calloc(1, sizeof *standing), **end = &session->functions->standing;
+	if (!standing)
+		return;
+	standing->request = *request;
+	standing->session = session->number;
+	standing->loads = functions->loads;
+	if (check(&standing->request, standing) || copy_texts(standing, request)) {
+		waiting_free(standing);
+		return;
+	}
+	while (*end)
+		end = &(*end)->next;
+	*end = standing;
+	session->functions->standing_count++;
 }
 
 /* ---- the table ------------------------------------------------------------------------------------------ */
@@ -1168,7 +1678,7 @@ struct function_traces *function_traces_create(struct sessions *sessions)
 		return NULL;
 	}
 	functions->live = (struct live_planning){.owner = functions, .plan_for = plan_asked_for, .made = control_made, .gone = control_gone,
-		.known = module_known, .counted = counted_by_ended};
+		.known = module_known, .counted = counted_by_ended, .taken = counter_is_taken};
 	functions->planning = (struct planning){.planner = functions->planner, .plan_for = plan_for, .tell = planner_tell,
 		.descriptor = planner_descriptor, .live = &functions->live};
 	context->planning = &functions->planning;
@@ -1179,6 +1689,7 @@ void function_traces_free(struct function_traces *functions)
 {
 	if (!functions)
 		return;
+	switch_rest(functions);
 	placing_free(functions);
 	while (functions->waiting) {
 		struct waiting *waiting = functions->waiting;
@@ -1193,6 +1704,9 @@ void function_traces_free(struct function_traces *functions)
 	}
 	forget_globals(functions);
 	free(functions->globals);
+	/* Acquire: pairs with the end of each. They read what is freed here. */
+	while (__atomic_load_n(&functions->openings, __ATOMIC_ACQUIRE))
+		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 	if (functions->planner)
 		planner_free(functions->planner);
 	prototypes_free(functions->prototypes);

@@ -172,6 +172,7 @@ static void change_flag_in(struct function_traces *functions, struct asked_modul
 		if (!has_read)
 			counting_read(functions->counting, functions->context, plan->first_function, plan->first_function + plan->function_count, &list);
 		has_read = 1;
+		functions->changes++;
 		const struct counted *counted = of_process(&list, plan->first_function + index->functions[i].code, process->image->id,
 							   process->birth_tick);
 		if (on_now & LORG_KIND_TIME)
@@ -475,15 +476,12 @@ int session_function_known(struct sessions *sessions, const char *module)
 char *session_function_info(struct sessions *sessions, struct session *session, const char *module, const char *function, int64_t arity,
 			    const char *item)
 {
-	const struct timespec moment = {.tv_nsec = 1000000};
 	struct subject subject = {.functions = sessions->functions, .session = session};
 	if (!module) {
 		subject.asked = session && session->functions ? &session->functions->on_load : NULL;
 		subject.is_on_load = 1;
 		return print_item(&subject, item);
 	}
-	for (int i = 0; !session_function_known(sessions, module) && i < 5000; i++)
-		nanosleep(&moment, NULL);
 	if (!function || !find_subject(sessions->functions, module, function, arity, &subject))
 		return undefined(item);
 	char *text = print_item(&subject, item);

@@ -47,18 +47,6 @@ void mapped_files_free(struct mapped_files *files)
 
 /* ---- what a file says of itself ------------------------------------------- */
 
-static int offset_of(const struct elf_file *file, uint64_t address, uint64_t *offset)
-{
-	for (uint32_t i = 0; i < file->load_count; i++) {
-		const struct elf_segment *segment = &file->load[i];
-		if (address < segment->address || address - segment->address >= segment->length)
-			continue;
-		*offset = segment->offset + (address - segment->address);
-		return 1;
-	}
-	return 0;
-}
-
 static void read_soname(const struct elf_file *file, char *to, size_t room)
 {
 	Elf64_Dyn entry;
@@ -73,7 +61,7 @@ static void read_soname(const struct elf_file *file, char *to, size_t room)
 			name = entry.d_un.d_val;
 	}
 	to[0] = 0;
-	if (strings && name != UINT64_MAX && offset_of(file, strings + name, &offset))
+	if (strings && name != UINT64_MAX && elf_file_offset(file, strings + name, &offset))
 		to[elf_file_read(file, to, room - 1, offset)] = 0;
 }
 
@@ -259,7 +247,7 @@ static char *read_strings(const struct elf_file *file, size_t *size)
 	enum { STRINGS_MAXIMUM = 64 << 20 };
 	uint64_t offset;
 	*size = file->strings_size;
-	if (!*size || *size > STRINGS_MAXIMUM || !offset_of(file, file->strings, &offset))
+	if (!*size || *size > STRINGS_MAXIMUM || !elf_file_offset(file, file->strings, &offset))
 		return NULL;
 	char *strings = malloc(*size + 2);
 	if (strings && elf_file_read(file, strings + 1, *size, offset) != *size) {

@@ -20,6 +20,7 @@
 
 enum { AT_ONCE = 16 /* programs that are called at once */, TRIES = 200 };
 static const uint64_t FIRST_STEP_NS = 2000000, LONGEST_STEP_NS = 200000000, SLOW_STEP_NS = 1000000000;
+static const uint64_t STARTS_SHARE = 3; /* of a second: so long a program that starts has to ask by itself */
 
 /* One image that has not got all that is asked for. */
 struct placing {
@@ -135,6 +136,14 @@ static void is_placed(struct function_traces *functions, struct placing *placing
 	requests_switch_image(image->family->requests, image);
 }
 
+/* Of what it has not got, some modules' plans may have been out of its reach. */
+static void is_done(struct function_traces *functions, struct placing *placing, struct image *image)
+{
+	is_placed(functions, placing, image);
+	if (placing->words.why[0])
+		give_up(functions, placing, image, placing->words.why);
+}
+
 static void take_outcome(struct function_traces *functions, struct placing *placing, struct image *image, uint64_t now_ns)
 {
 	struct remote_call call;
@@ -149,7 +158,7 @@ static void take_outcome(struct function_traces *functions, struct placing *plac
 	else if (call.outcome == REMOTE_DONE && placing->words.answer == LORG_LATE_REFUSED)
 		give_up(functions, placing, image, placing->words.why[0] ? placing->words.why : "its system calls may be filtered (seccomp)");
 	else if (call.outcome == REMOTE_DONE && placing->words.answer == LORG_LATE_DONE)
-		is_placed(functions, placing, image);
+		is_done(functions, placing, image);
 	else
 		wait_for_next(placing, now_ns);
 }
@@ -197,6 +206,27 @@ static void take_outcomes(struct function_traces *functions, uint64_t now_ns)
 	}
 }
 
+/*
+ * A program that has started since sessions asked for anything new finds that at its start, and asks for all of it before
+ * its own code runs: it need not be stopped for that. Children of fork have what their parent had.
+ */
+int placing_asks_by_itself(const struct function_traces *functions, const struct image *image)
+{
+	const struct lorg_clock *clock = &functions->context->clock;
+	const uint32_t birth = __atomic_load_n(&family_image_entry(image->family, image->index)->birth, __ATOMIC_RELAXED);
+	int is_forked = birth >= LORG_BIRTH_FORK && birth <= LORG_BIRTH_THREAD;
+	return !is_forked && functions->epoch == functions->epoch_seen && image->start_tick > functions->epoch_tick &&
+	       clock_tick(clock) - image->start_tick < clock->frequency / STARTS_SHARE;
+}
+
+static void see_epoch(struct function_traces *functions)
+{
+	if (functions->epoch == functions->epoch_seen)
+		return;
+	functions->epoch_seen = functions->epoch;
+	functions->epoch_tick = clock_tick(&functions->context->clock);
+}
+
 /* Returns 1 if it is to be looked at again. */
 static int bring_up(struct function_traces *functions, struct image *image, uint64_t now_ns)
 {
@@ -215,6 +245,7 @@ static int bring_up(struct function_traces *functions, struct image *image, uint
 	}
 	if (requests_is_asking(image->family->requests, image))
 		return 1;
+	int young = !placing && placing_asks_by_itself(functions, image);
 	int behind = is_behind(functions, image);
 	if (behind <= 0 && !(placing && behind < 0)) {
 		/* What it placed by itself may have been placed before gates were opened. */
@@ -223,7 +254,7 @@ static int bring_up(struct function_traces *functions, struct image *image, uint
 			requests_switch_image(image->family->requests, image);
 		return 0;
 	}
-	if (under_way(functions) >= AT_ONCE || !(placing = placing_begin(functions, image)))
+	if (young || under_way(functions) >= AT_ONCE || !(placing = placing_begin(functions, image)))
 		return 1;
 	if (placing->given_up)
 		placing->tries = placing->given_up = 0;
@@ -236,6 +267,7 @@ int placing_pass(struct function_traces *functions, uint64_t now_ns)
 {
 	const struct family_context *context = functions->context;
 	int again = 0;
+	see_epoch(functions);
 	take_outcomes(functions, now_ns);
 	for (uint32_t i = 0; i < context->family_count; i++) {
 		const struct family *family = context->families[i];

@@ -12,14 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <lorg/kinds.h>
+
 #include "collector/collect/clock.h"
 #include "collector/collect/notes.h"
 #include "collector/read/part.h"
 #include "collector/session/definitions.h"
 #include "collector/session/filter.h"
-#include "collector/session/kinds.h"
 #include "collector/session/live.h"
 #include "collector/session/monitor.h"
+#include "collector/session/schedules.h"
 
 /* A chunk may wait for a pass, and the first one may be under way. */
 enum { DELIVERY_PASSES = 3 };
@@ -36,7 +38,7 @@ struct delivery {
 
 /* What a session was not given because there was too much of it. */
 struct rate {
-	uint64_t second_ns, count;
+	uint64_t since_ns, count;
 	uint64_t lost; /* not told yet */
 };
 
@@ -58,8 +60,9 @@ struct router {
 	unsigned link_count;
 	struct definitions *definitions;
 	struct monitors *monitors;
+	struct schedules *schedules;
 	struct delivery *deliveries;
-	uint64_t passes, now_ns;
+	uint64_t passes, now_ns, losses_ns;
 	struct rate rate[SESSION_SLOTS];
 	int has_hooks;
 	struct filter aside, of_processes, of_ports; /* what is not shown, and the two sides */
@@ -79,6 +82,7 @@ struct route {
 	struct flags_record *record; /* of the process; NULL: it never had flags */
 	struct flags_span span;	     /* looked up last */
 	int has_ports, given;
+	struct event_view stamp; /* CPU_TIME of the event at hand; length 0: none, or passed on already */
 };
 
 enum side { SIDE_OF_PROCESS = 1, SIDE_OF_PORT = 2 };
@@ -441,10 +445,11 @@ static unsigned wants_part(struct route *route, const struct event_view *view, u
 	case KIND_FUNCTION: return wants_function(route, view, tick);
 	case KIND_SESSION: return wants_own(route, view);
 	case KIND_MONITOR: return SIDE_OF_PROCESS; /* see put_monitor */
-	case KIND_TRACED: return flags_of_process(route, tick) ? SIDE_OF_PROCESS : 0;
+	case KIND_TRACED: return flags_of_process(route, tick) & LORG_TRACE_ALL ? SIDE_OF_PROCESS : 0;
 	case KIND_NONE:
 	case KIND_NOBODY:
 	case KIND_HISTORY:
+	case KIND_STAMP:
 	case KIND_DEFINITION: break;
 	}
 	return 0;
@@ -469,8 +474,8 @@ static int admit(struct router *router, struct session *session)
 	if (session->limits.events && session->events >= session->limits.events)
 		return 0; /* it ends in this pass */
 	if (session->limits.rate) {
-		if (now_ns - rate->second_ns >= SECOND_NS) {
-			rate->second_ns = now_ns;
+		if (now_ns - rate->since_ns >= (session->limits.rate_ns ? session->limits.rate_ns : SECOND_NS)) {
+			rate->since_ns = now_ns;
 			rate->count = 0;
 		}
 		if (rate->count >= session->limits.rate) {
@@ -512,6 +517,9 @@ static struct filter *side_filter(struct route *route, unsigned side)
 	if (!filter->length)
 		filter_begin(filter, route->session, route->head, route->head->begin,
 			     side == SIDE_OF_PORT ? LORG_HOLDS_PORT_FLAGS : LORG_HOLDS_PROCESS_FLAGS);
+	if (route->stamp.length)
+		filter_put(filter, &route->stamp);
+	route->stamp.length = 0;
 	return filter;
 }
 
@@ -631,18 +639,62 @@ static void put_wait_itself(struct filter *filter, const struct event_view *view
 	filter_put_fields(filter, LORG_EVENT_IN, view->tick, view->effective, &in, sizeof in);
 }
 
+/* A stretch that the session was told of while it lasted is not told again at its end. */
+static int is_told_already(const struct route *route, const struct event_view *view)
+{
+	struct lorg_monitor_schedule about = {0};
+	uint32_t length;
+	const uint8_t *terms = event_bytes_named(view, "terms", &length);
+	if (view->id != LORG_EVENT_LONG_SCHEDULE || length < sizeof about)
+		return 0;
+	memcpy(&about, terms, sizeof about);
+	return about.since && !about.as_port &&
+	       !schedules_tell_once(route->router->schedules, route->session->slot, route->head->image, route->head->process_birth, about.since);
+}
+
 static void put_monitor(struct route *route, const struct event_view *view)
 {
 	struct lorg_event_LONG_GC event;
-	uint8_t *fields = route->router->room.bytes;
-	uint32_t size = size_of(view);
-	memcpy(fields, view->fields, size);
-	memcpy(&event, fields, sizeof event);
-	if (!monitor_wants(route->router->monitors, route->session, route->head, view->id, &event) || !admit(route->router, route->session))
+	memcpy(&event, view->fields, sizeof event);
+	if (!monitor_wants(route->session, view->id, &event) || is_told_already(route, view) || !admit(route->router, route->session))
+		return;
+	prepare(route, view, view->effective);
+	filter_put(side_filter(route, SIDE_OF_PROCESS), view);
+}
+
+/* That a queue has become long for a session, or short again. */
+static void put_queue(struct router *router, struct session *session, const struct queue_look *look, int is_long, uint64_t tick)
+{
+	struct filter *filter = &router->of_others;
+	struct definition_image *image = definitions_image(router->definitions, look->whose.image);
+	const struct lorg_monitor_schedule about = {.in_hook = UINT32_MAX, .out_hook = UINT32_MAX, .as_port = look->about.as_port};
+	const struct lorg_event_LONG_MESSAGE_QUEUE event = {
+		.value = (uint64_t)is_long, .object = look->event.object, .terms_length = sizeof about};
+	uint8_t fields[sizeof event + sizeof about];
+	if (!image || !admit(router, session))
 		return;
 	memcpy(fields, &event, sizeof event);
-	prepare(route, view, view->effective);
-	filter_put_fields(side_filter(route, SIDE_OF_PROCESS), (uint16_t)view->id, view->tick, view->effective, route->router->room.bytes, size);
+	memcpy(fields + sizeof event, &about, sizeof about);
+	give_image(router, session, image);
+	filter_begin(filter, session, &look->whose, tick, LORG_HOLDS_PROCESS_FLAGS);
+	filter_put_fields(filter, LORG_EVENT_LONG_MESSAGE_QUEUE, tick, tick, fields, sizeof fields);
+	filter_end(filter);
+}
+
+/* A look at a queue, in its turn. */
+static void tell_queue(void *context, struct queue_record *record, const struct queue_look *look, uint64_t tick)
+{
+	struct sessions *sessions = context;
+	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
+		struct session *session = &sessions->slot[slot];
+		if (!session->used || session->ending || !session->tracer || tick < session->since)
+			continue;
+		unsigned change = monitor_queue_change(record, session, look);
+		if (change & QUEUE_BECAME_LONG)
+			put_queue(sessions->router, session, look, 1, tick);
+		if (change & QUEUE_BECAME_SHORT)
+			put_queue(sessions->router, session, look, 0, tick + 1);
+	}
 }
 
 /* A message of another process than the one in whose stream it was told: of its link with that one. */
@@ -798,6 +850,29 @@ static void route_event(struct route *route, const struct event_view *view)
 		note_end(route, view);
 }
 
+/* A thread that has not come to wait yet. */
+static void tell_running(struct sessions *sessions, struct session *session, const struct long_schedule *found)
+{
+	struct router *router = sessions->router;
+	struct filter *filter = &router->of_others;
+	struct lorg_packet whose = {0};
+	process_head(found->process, &whose);
+	struct definition_image *image = definitions_image(router->definitions, whose.image);
+	if (!image || !admit(router, session))
+		return;
+	const struct lorg_monitor_schedule about = {.in_hook = found->in_hook, .out_hook = UINT32_MAX, .since = found->since};
+	const struct lorg_event_LONG_SCHEDULE event = {
+		.value = found->ms, .object = LORG_MONITOR_NO_PORT, .terms_length = sizeof about};
+	uint8_t fields[sizeof event + sizeof about];
+	uint64_t tick = clock_tick(&sessions->context->clock);
+	memcpy(fields, &event, sizeof event);
+	memcpy(fields + sizeof event, &about, sizeof about);
+	give_image(router, session, image);
+	filter_begin(filter, session, &whose, tick, LORG_HOLDS_PROCESS_FLAGS);
+	filter_put_fields(filter, LORG_EVENT_LONG_SCHEDULE, tick, tick, fields, sizeof fields);
+	filter_end(filter);
+}
+
 /* ---- one packet ------------------------------------------------------------------------------ */
 
 /* What the packet says of others, before any of it is passed on. */
@@ -828,7 +903,7 @@ static void take_open(struct route *route, const struct event_view *view)
 	EVENT_FIELDS(view, OPEN, open);
 	const struct flags_key key = port_key(route, open.fd, open.generation);
 	if (open.hook == UINT32_MAX)
-		flags_port_told(route->sessions, &key);
+		flags_port_told(route->sessions, &key, route->process && route->process->image ? route->process->image->start_tick : 0);
 	else
 		flags_port_opened(route->sessions, &key, view->effective);
 }
@@ -920,7 +995,12 @@ static void take_news(struct route *route, const struct event_view *view, struct
 	switch (kind_of_event(view->id).who) {
 	case KIND_HISTORY: take_flags(route, view); return;
 	case KIND_SESSION: take_name(news, view); return;
-	case KIND_MONITOR: news->has_monitor = 1; return;
+	case KIND_MONITOR:
+		if (view->id == LORG_EVENT_LONG_MESSAGE_QUEUE)
+			monitors_queue(route->router->monitors, route->head, view, route->router->passes, tell_queue, route->sessions);
+		else
+			news->has_monitor = 1;
+		return;
 	case KIND_OWNER: take_closed(route, news, view); return;
 	case KIND_NAME: take_registered(route, news, view); break;
 	default: break;
@@ -970,7 +1050,14 @@ static void look_at(void *context, const struct event_view *view)
 
 static void pass_event(void *context, const struct event_view *view)
 {
-	route_event(context, view);
+	struct route *route = context;
+	if (view->id == LORG_EVENT_CPU_TIME) {
+		if (flags_of_process(route, view->tick) & LORG_TRACE_CPU_TIMESTAMP)
+			route->stamp = *view;
+		return;
+	}
+	route_event(route, view);
+	route->stamp.length = 0;
 }
 
 static int watches_system(const struct session *session)
@@ -981,14 +1068,13 @@ static int watches_system(const struct session *session)
 	return 0;
 }
 
-static void route_packet(struct route *route, size_t length, uint64_t lost)
+static void route_packet(struct route *route, size_t length)
 {
 	struct session *session = route->session;
 	route->span = (struct flags_span){0, 1, 0}; /* none yet */
 	route->given = 0;
+	route->stamp.length = 0;
 	route->has_ports = flags_has_ports(route->sessions->flags, session->slot);
-	if (lost && flags_of_process(route, route->head->begin))
-		session->tracer->operations->lost(session->tracer, lost);
 	each_event(route->head, length, pass_event, route);
 	filter_end(&route->router->of_processes);
 	filter_end(&route->router->of_ports);
@@ -1047,6 +1133,76 @@ static void close_ports(struct sessions *sessions, struct definition_image *imag
 		definitions_ports(sessions->router->definitions, image, close_port, &closing);
 }
 
+/* ---- losses -------------------------------------------------------------------------------------- */
+
+static void tell_lost(struct session *session, uint64_t count, uint64_t perhaps)
+{
+	if (session->used && session->tracer && !session->ending && (count | perhaps))
+		session->tracer->operations->lost(session->tracer, count, perhaps);
+}
+
+/* One session's, of what an entry has counted: taken away, so that the next to look, also after a restart, finds what is new. */
+static uint64_t take_lost(struct lorg_process *entry, unsigned slot)
+{
+	return __atomic_load_n(&entry->session[slot].lost, __ATOMIC_RELAXED) ? __atomic_exchange_n(&entry->session[slot].lost, 0, __ATOMIC_RELAXED)
+									     : 0;
+}
+
+static int is_doubtful(const struct lorg_process *entry, unsigned slot)
+{
+	return (int)(__atomic_load_n(&entry->doubtful_sessions[slot / 64], __ATOMIC_RELAXED) >> slot % 64 & 1);
+}
+
+/* The program has counted for whom it lost them. */
+static void tell_losses(struct sessions *sessions, struct lorg_process *entry)
+{
+	/* Acquire: pairs with the release of the program, which says first whom it concerns. */
+	uint64_t perhaps = __atomic_exchange_n(&entry->doubtful_lost, 0, __ATOMIC_ACQUIRE);
+	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++)
+		if (sessions->slot[slot].used)
+			tell_lost(&sessions->slot[slot], take_lost(entry, slot), is_doubtful(entry, slot) ? perhaps : 0);
+}
+
+/* Where its entry is gone, nobody knows which they were; who had asked nothing of it had none of them. */
+static void tell_unknown_losses(struct route *route, uint64_t lost)
+{
+	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++)
+		if (flags_span_at(route->record, slot, route->head->begin).flags & LORG_TRACE_ALL)
+			tell_lost(&route->sessions->slot[slot], 0, lost);
+}
+
+typedef void visit_entry(void *context, struct lorg_process *entry);
+
+static void each_entry(const struct sessions *sessions, visit_entry *visit, void *visit_context)
+{
+	struct family_context *context = sessions->context;
+	for (uint32_t i = 0; i < context->family_count; i++) {
+		struct family *family = context->families[i];
+		for (uint32_t chunk = 0; family->memory.at && chunk < family->slab_room; chunk++) {
+			const struct slab *slab = family->slabs[chunk];
+			for (uint32_t at = 0; slab && at < SLAB_ENTRIES; at++) {
+				struct lorg_process *entry = slab->entry[at].used ? process_entry(family, slab->entry[at].index) : NULL;
+				if (entry)
+					visit(visit_context, entry);
+			}
+		}
+	}
+}
+
+/* What no packet has told yet. */
+static void tell_last_losses(void *sessions, struct lorg_process *entry)
+{
+	tell_losses(sessions, entry);
+}
+
+/* A slot has a new session: what was counted for the one before is nobody's. */
+static void forget_losses(void *context, struct lorg_process *entry)
+{
+	const struct session *session = context;
+	take_lost(entry, session->slot);
+	__atomic_fetch_and(&entry->doubtful_sessions[session->slot / 64], ~((uint64_t)1 << session->slot % 64), __ATOMIC_RELAXED);
+}
+
 /* ---- the packet -------------------------------------------------------------------------------- */
 
 int router_packet(struct sessions *sessions, struct family *family, struct process *process, const struct lorg_packet *head,
@@ -1068,6 +1224,11 @@ int router_packet(struct sessions *sessions, struct family *family, struct proce
 	const struct flags_key key = key_of(head);
 	route.record = flags_find(sessions->flags, &key);
 	flags_sessions(route.record, asking);
+	struct lorg_process *entry = family && process ? process_entry(family, process->index) : NULL;
+	if (entry && head->events_discarded + news.lost)
+		tell_losses(sessions, entry);
+	else if (head->events_discarded + news.lost)
+		tell_unknown_losses(&route, head->events_discarded + news.lost);
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
 		struct session *session = &sessions->slot[slot];
 		uint64_t bit = (uint64_t)1 << slot % 64;
@@ -1077,7 +1238,7 @@ int router_packet(struct sessions *sessions, struct family *family, struct proce
 		    !(news.has_monitor && watches_system(session)))
 			continue;
 		route.session = session;
-		route_packet(&route, length, head->events_discarded + news.lost);
+		route_packet(&route, length);
 	}
 	if (news.has_exit) {
 		drop_links(router, head, NULL);
@@ -1090,7 +1251,7 @@ int router_packet(struct sessions *sessions, struct family *family, struct proce
 
 static int is_concerned(const struct router *router, const struct session *session, uint32_t pid)
 {
-	return pid == 0 || session->defaults.new_processes || definitions_knows_pid(router->definitions, pid, session->slot);
+	return pid == 0 || (session->defaults.new_processes & LORG_TRACE_ALL) || definitions_knows_pid(router->definitions, pid, session->slot);
 }
 
 static void note_gap(struct sessions *sessions, const struct lorg_packet *head, const struct event_view *view)
@@ -1113,7 +1274,7 @@ static void note_lost(struct sessions *sessions, const struct event_view *view)
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
 		struct session *session = &sessions->slot[slot];
 		if (session->used && session->tracer)
-			session->tracer->operations->lost(session->tracer, lost.count);
+			session->tracer->operations->lost(session->tracer, 0, lost.count); /* whose they were is not known */
 	}
 }
 
@@ -1179,8 +1340,11 @@ void router_session_begins(struct sessions *sessions, struct session *session)
 	struct router *router = sessions->router;
 	router->rate[session->slot] = (struct rate){0, 0, 0};
 	session->packets = 0;
+	if (!sessions->restoring) /* else they are its own */
+		each_entry(sessions, forget_losses, session);
 	definitions_forget_session(router->definitions, session->slot);
 	monitors_forget_session(router->monitors, session->slot);
+	schedules_forget_session(router->schedules, session->slot);
 	introduce(sessions, session);
 }
 
@@ -1198,13 +1362,16 @@ static void tell_rate(struct router *router, struct session *session)
 		return;
 	router->rate[session->slot].lost = 0;
 	session->dropped += lost;
-	session->tracer->operations->lost(session->tracer, lost);
+	session->tracer->operations->lost(session->tracer, lost, 0);
 }
 
-static void deliver(struct router *router, struct delivery **place)
+static void deliver(struct sessions *sessions, struct delivery **place)
 {
 	struct delivery *delivery = *place;
-	(void)router;
+	struct tracer *tracer = delivery->session->tracer;
+	each_entry(sessions, tell_last_losses, sessions);
+	if (tracer && tracer->operations->pass)
+		tracer->operations->pass(tracer); /* what was lost is told before it */
 	*place = delivery->next;
 	delivery->done(delivery->context);
 	free(delivery);
@@ -1219,20 +1386,28 @@ static void take_rest(struct sessions *sessions)
 			drain_pass(context->families[i]);
 }
 
+void router_forget_queues(struct sessions *sessions, unsigned slot)
+{
+	monitors_forget_session(sessions->router->monitors, slot);
+}
+
 void router_session_ends(struct sessions *sessions, struct session *session)
 {
 	struct router *router = sessions->router;
 	take_rest(sessions);
+	monitors_pass(router->monitors, UINT64_MAX, tell_queue, sessions);
+	each_entry(sessions, tell_last_losses, sessions);
 	if (session->tracer)
 		tell_rate(router, session);
 	for (struct delivery **place = &router->deliveries; *place;) {
 		if ((*place)->session == session)
-			deliver(router, place);
+			deliver(sessions, place);
 		else
 			place = &(*place)->next;
 	}
 	definitions_forget_session(router->definitions, session->slot);
 	monitors_forget_session(router->monitors, session->slot);
+	schedules_forget_session(router->schedules, session->slot);
 }
 
 int router_is_live(const struct sessions *sessions)
@@ -1321,6 +1496,7 @@ void router_delivered(struct sessions *sessions, struct session *session, delive
 	struct delivery *delivery = calloc(1, sizeof *delivery), **last = &router->deliveries;
 	if (!delivery) {
 		take_rest(sessions);
+		monitors_pass(router->monitors, UINT64_MAX, tell_queue, sessions);
 		done(context);
 		return;
 	}
@@ -1361,16 +1537,24 @@ void router_pass(struct sessions *sessions, uint64_t now_ns)
 	struct router *router = sessions->router;
 	router->passes++;
 	router->now_ns = now_ns;
+	monitors_pass(router->monitors, router->passes, tell_queue, sessions);
+	uint64_t enough = DELIVERY_PASSES + monitors_waiting(router->monitors);
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++)
 		if (sessions->slot[slot].used)
 			look_at_session(router, &sessions->slot[slot]);
 	for (struct delivery **place = &router->deliveries; *place;) {
-		if (router->passes - (*place)->pass >= DELIVERY_PASSES)
-			deliver(router, place);
+		if (router->passes - (*place)->pass >= enough)
+			deliver(sessions, place);
 		else
 			place = &(*place)->next;
 	}
+	/* Of threads that have said nothing since. */
+	if (sessions->count && now_ns - router->losses_ns >= SECOND_NS) {
+		router->losses_ns = now_ns;
+		each_entry(sessions, tell_last_losses, sessions);
+	}
 	tracer_reap();
+	schedules_pass(sessions, router->schedules, now_ns, tell_running);
 	flags_pass(sessions, now_ns);
 	definitions_pass(router->definitions, sessions, now_ns, tell_gone, sessions);
 }
@@ -1383,7 +1567,8 @@ struct router *router_create(struct sessions *sessions)
 		return NULL;
 	router->definitions = definitions_create();
 	router->monitors = monitors_create();
-	if (router->definitions && router->monitors)
+	router->schedules = schedules_create();
+	if (router->definitions && router->monitors && router->schedules)
 		return router;
 	router_free(router);
 	return NULL;
@@ -1402,5 +1587,6 @@ void router_free(struct router *router)
 		drop_link(router, &router->links);
 	definitions_free(router->definitions);
 	monitors_free(router->monitors);
+	schedules_free(router->schedules);
 	free(router);
 }

@@ -16,6 +16,8 @@
 /* A slot has a new session: nothing of the one before is believed of it. Its tracer is told clock, hooks and itself. */
 void router_session_begins(struct sessions *sessions, struct session *session);
 /* Before its tracer goes. */
+/* The session in that slot asks for the lengths of queues no more: if it does again, none is long for it. */
+void router_forget_queues(struct sessions *sessions, unsigned slot);
 void router_session_ends(struct sessions *sessions, struct session *session);
 /* True while what is committed in half-filled chunks is to be taken in each pass. */
 int router_is_live(const struct sessions *sessions);
@@ -40,6 +42,13 @@ uint32_t router_ports(struct sessions *sessions, const uint8_t *image, void (*ea
 
 /* ---- flags.c --------------------------------------------------------------------- */
 
+/*
+ * After a restart: the flags of single ports are those of the lorgd before (adopted NULL, or without: from now on they are kept);
+ * then, when sessions and families are there again, theirs are set.
+ */
+struct adopted; /* collector/collect/keeping.h */
+void flags_take_over(struct sessions *sessions, struct adopted *adopted);
+void flags_restore(struct sessions *sessions);
 /* All of the session's flags are forgotten (those in arenas are cleared by session.c). */
 void flags_session_ends(struct sessions *sessions, struct session *session);
 /* Of all sessions, and any port: what programs are asked for because of ports. */
@@ -50,8 +59,11 @@ uint32_t flags_of_ports_of(const struct sessions *sessions, const struct session
 void session_new_ports(struct sessions *sessions, struct session *session, int how, uint32_t flags);
 /* At an OPEN: the port gets what new ones get as of then. */
 void flags_port_opened(struct sessions *sessions, const struct flags_key *key, uint64_t tick);
-/* At an OPEN of a binding that was there before: flags that were set on PORT_GENERATION_NOW are its own. */
-void flags_port_told(struct sessions *sessions, const struct flags_key *key);
+/*
+ * At an OPEN of a binding that was there before: flags that were set on PORT_GENERATION_NOW are its own; and those of new
+ * ports, where its program began (at `start`) when these were asked for already.
+ */
+void flags_port_told(struct sessions *sessions, const struct flags_key *key, uint64_t start);
 /* Recomputes slot 0 of a process entry after any other has changed. */
 void process_flags_sum(const struct family *family, struct lorg_process *entry);
 

@@ -133,6 +133,8 @@ static void put_programs(struct sessions *sessions, uint8_t *at, const struct ar
 
 void sessions_settle(struct sessions *sessions, uint8_t *at, const struct arena_layout *layout)
 {
+	/* Who starts with it asks for its plans at once. */
+	__atomic_store_n(&((struct lorg_arena *)at)->functions_asked, sessions->functions_asked, __ATOMIC_RELAXED);
 	put_programs(sessions, at, layout);
 	put_all(sessions, at, layout);
 }
@@ -210,7 +212,9 @@ static struct lorg_session wanted_slot(const struct sessions *sessions, unsigned
 		.flags_matter = 1,
 		.flags_ports = session->defaults.new_ports | flags_of_ports_of(sessions, session),
 	};
-	memcpy(wanted.name, session->name, sizeof wanted.name);
+	/* Which ports are new has to be told, whatever else they are asked for. */
+	wanted.flags_ports |= session->defaults.new_ports ? (uint32_t)LORG_TRACE_PORTS : 0;
+	snprintf(wanted.name, sizeof wanted.name, "%.*s", (int)sizeof wanted.name - 1, session->name);
 	for (int i = 0; i < 8; i++)
 		wanted.system_limits[i] = session->system_limits[i] == UINT64_MAX ? 0 : session->system_limits[i];
 	return wanted;
@@ -251,6 +255,10 @@ static struct lorg_session wanted_union(struct sessions *sessions)
 		all.flags_ports |= sessions->published[slot].flags_ports;
 		all.send_program |= sessions->published[slot].send_program != 0;
 		all.receive_program |= sessions->published[slot].receive_program != 0;
+	}
+	if (all.system_limits[SESSION_LONG_QUEUE_ON]) {
+		uint64_t since = sessions->published[0].system_limits[SESSION_QUEUES_SINCE];
+		all.system_limits[SESSION_QUEUES_SINCE] = since ? since : clock_tick(&sessions->context->clock);
 	}
 	/* What ports are asked about, the processes that use them tell. */
 	all.gate_mask |= gates_of_flags(lorg_flags_by_ports(all.flags_ports));
@@ -300,6 +308,8 @@ void sessions_publish(struct sessions *sessions)
 		struct lorg_session wanted = {0};
 		if (sessions->slot[slot].used)
 			wanted = wanted_slot(sessions, slot);
+		if (!wanted.system_limits[SESSION_LONG_QUEUE_ON] && sessions->published[slot].system_limits[SESSION_LONG_QUEUE_ON])
+			router_forget_queues(sessions, slot);
 		changed |= publish_slot(sessions, slot, wanted);
 	}
 	uint32_t before = sessions->published[0].gate_mask, of_ports = sessions->published[0].flags_ports;
@@ -326,7 +336,7 @@ static void each_process(struct sessions *sessions, visit_process *visit, void *
 		uint32_t used = family->memory.at ? family_chunks_used(family) : 0;
 		for (uint32_t chunk = 0; chunk < used; chunk++) {
 			uint64_t word = __atomic_load_n(family_control(family, chunk), __ATOMIC_ACQUIRE);
-			if (lorg_chunk_word_state(word) != LORG_CHUNK_SLAB)
+			if (!lorg_chunk_word_is_slab_in_use(word))
 				continue;
 			for (uint32_t entry = 0; entry < SLAB_ENTRIES; entry++)
 				visit(sessions, family, chunk * SLAB_ENTRIES + entry, context);
@@ -354,9 +364,9 @@ void sessions_look(struct sessions *sessions)
 		if (!session->used)
 			continue;
 		session->asked = asked[slot] | session->defaults.new_processes;
-		for (unsigned i = 0; i < LORG_PROGRAM_FLAGS; i++)
-			if (sessions->rule[i].image && sessions->rule[i].session == slot)
-				session->asked |= sessions->rule[i].flags;
+		for (unsigned i = 0; i < sessions->rule_count; i++)
+			if (sessions->rules[i].said.session == slot)
+				session->asked |= sessions->rules[i].said.flags;
 	}
 }
 
@@ -407,15 +417,13 @@ static void clear_stray(struct sessions *sessions, struct family *family, uint32
 
 /* ---- programs that have flags of their own ------------------------------------ */
 
-static void put_rules(struct sessions *sessions, uint8_t *at, const struct arena_layout *layout, const struct family *family)
+/* NULL: nothing stands there from now on. */
+static void put_rule_at(const struct family *family, unsigned place, const struct lorg_program_flags *said)
 {
-	struct lorg_program_flags *rules = (struct lorg_program_flags *)(at + layout->program_flags);
-	for (unsigned i = 0; i < LORG_PROGRAM_FLAGS; i++) {
-		const struct lorg_program_flags none = {0};
-		int own = sessions->rule_family[i] == family;
-		put_rule(&rules[i], own ? &sessions->rule[i] : &none);
-	}
-	__atomic_add_fetch(&((struct lorg_arena *)at)->settings_generation, 1, __ATOMIC_RELEASE);
+	const struct lorg_program_flags none = {0};
+	put_rule((struct lorg_program_flags *)(family->memory.at + family->layout.program_flags) + place, said ? said : &none);
+	/* Release: who sees the new number finds what it stands for. */
+	__atomic_add_fetch(&((struct lorg_arena *)family->memory.at)->settings_generation, 1, __ATOMIC_RELEASE);
 }
 
 static uint64_t first_half(const uint8_t id[16])
@@ -425,50 +433,76 @@ static uint64_t first_half(const uint8_t id[16])
 	return half;
 }
 
-static int find_rule(const struct sessions *sessions, unsigned slot, const struct family *family, const struct image *image)
+static struct program_rule *find_rule(const struct sessions *sessions, unsigned slot, const struct family *family, const struct image *image)
 {
-	for (unsigned i = 0; i < LORG_PROGRAM_FLAGS; i++)
-		if (sessions->rule_family[i] == family && sessions->rule[i].image == image->index + 1 && sessions->rule[i].session == slot &&
-		    sessions->rule[i].image_id == first_half(image->id))
-			return (int)i;
-	return -1;
+	for (unsigned i = 0; i < sessions->rule_count; i++) {
+		struct program_rule *rule = &sessions->rules[i];
+		if (rule->family == family && rule->said.image == image->index + 1 && rule->said.session == slot &&
+		    rule->said.image_id == first_half(image->id))
+			return rule;
+	}
+	return NULL;
 }
 
-static int free_rule(const struct sessions *sessions)
+/* In the arena of a family; LORG_PROGRAM_FLAGS: there is none. */
+static unsigned free_rule_place(const struct sessions *sessions, const struct family *family)
 {
-	for (unsigned i = 0; i < LORG_PROGRAM_FLAGS; i++)
-		if (!sessions->rule[i].image)
-			return (int)i;
-	return -1;
+	uint8_t taken[LORG_PROGRAM_FLAGS] = {0};
+	unsigned place = 0;
+	for (unsigned i = 0; i < sessions->rule_count; i++)
+		if (sessions->rules[i].family == family)
+			taken[sessions->rules[i].place] = 1;
+	while (place < LORG_PROGRAM_FLAGS && taken[place])
+		place++;
+	return place;
 }
 
-static void drop_rule(struct sessions *sessions, unsigned i)
+/* It stands nowhere yet. NULL: there is no room. */
+static struct program_rule *add_rule(struct sessions *sessions, struct family *family, unsigned place)
 {
-	struct family *family = sessions->rule_family[i];
-	sessions->rule[i] = (struct lorg_program_flags){0};
-	put_rules(sessions, family->memory.at, &family->layout, family);
-	sessions->rule_family[i] = NULL;
+	if (place >= LORG_PROGRAM_FLAGS)
+		return NULL;
+	if (sessions->rule_count == sessions->rule_room) {
+		unsigned room = sessions->rule_room ? 2 * sessions->rule_room : 16;
+		struct program_rule *more = realloc(sessions->rules, room * sizeof *more);
+		if (!more)
+			return NULL;
+		sessions->rules = more;
+		sessions->rule_room = room;
+	}
+	struct program_rule *rule = &sessions->rules[sessions->rule_count++];
+	*rule = (struct program_rule){.family = family, .place = place};
+	return rule;
+}
+
+static void forget_rule(struct sessions *sessions, struct program_rule *rule)
+{
+	*rule = sessions->rules[--sessions->rule_count];
+}
+
+static void drop_rule(struct sessions *sessions, struct program_rule *rule)
+{
+	put_rule_at(rule->family, rule->place, NULL);
+	forget_rule(sessions, rule);
 }
 
 int session_program_flags(struct sessions *sessions, struct session *session, struct family *family, const struct image *image,
 			  int how, uint32_t flags)
 {
-	int i = find_rule(sessions, session->slot, family, image);
-	if (i < 0 && !how)
+	struct program_rule *rule = find_rule(sessions, session->slot, family, image);
+	if (!rule && (!how || !flags))
 		return 0;
-	if (i < 0) {
-		i = free_rule(sessions);
-		if (i < 0)
+	if (!rule) {
+		rule = add_rule(sessions, family, free_rule_place(sessions, family));
+		if (!rule)
 			return -1;
-		sessions->rule_family[i] = family;
-		sessions->rule[i] = (struct lorg_program_flags){image->index + 1, session->slot, first_half(image->id), 0, 0};
+		rule->said = (struct lorg_program_flags){image->index + 1, session->slot, first_half(image->id), 0, 0};
 	}
-	struct lorg_program_flags *rule = &sessions->rule[i];
-	rule->flags = how ? rule->flags | flags : rule->flags & ~flags;
-	if (!rule->flags)
-		drop_rule(sessions, (unsigned)i);
+	rule->said.flags = how ? rule->said.flags | flags : rule->said.flags & ~flags;
+	if (rule->said.flags)
+		put_rule_at(family, rule->place, &rule->said);
 	else
-		put_rules(sessions, family->memory.at, &family->layout, family);
+		drop_rule(sessions, rule);
 	return 0;
 }
 
@@ -483,19 +517,17 @@ static int is_alive(const struct sessions *sessions, const struct family *family
 /* Of programs that have ended, and of the slot (0: none). */
 static void drop_rules(struct sessions *sessions, unsigned slot)
 {
-	for (unsigned i = 0; i < LORG_PROGRAM_FLAGS; i++) {
-		const struct lorg_program_flags *rule = &sessions->rule[i];
-		if (!rule->image)
-			continue;
-		struct family *family = sessions->rule_family[i];
+	for (unsigned i = sessions->rule_count; i-- > 0;) {
+		struct program_rule *rule = &sessions->rules[i];
+		const struct family *family = rule->family;
 		if (!is_alive(sessions, family)) {
-			sessions->rule[i] = (struct lorg_program_flags){0};
-			sessions->rule_family[i] = NULL;
+			forget_rule(sessions, rule);
 			continue;
 		}
-		const struct image *image = rule->image - 1 < family->image_room ? family->images[rule->image - 1] : NULL;
-		if (rule->session == slot || !image || image->over || first_half(image->id) != rule->image_id)
-			drop_rule(sessions, i);
+		uint32_t index = rule->said.image - 1;
+		const struct image *image = index < family->image_room ? family->images[index] : NULL;
+		if (rule->said.session == slot || !image || image->over || first_half(image->id) != rule->said.image_id)
+			drop_rule(sessions, rule);
 	}
 }
 
@@ -612,6 +644,7 @@ void sessions_free(struct sessions *sessions)
 		router_free(sessions->router);
 	if (sessions->flags)
 		flags_free(sessions->flags);
+	free(sessions->rules);
 	free(sessions);
 }
 
@@ -661,6 +694,17 @@ struct session *session_add(struct sessions *sessions, const char *name, struct 
 
 /* ---- sessions of a lorgd that was killed --------------------------------------- */
 
+void sessions_take_over(struct sessions *sessions, uint64_t epoch)
+{
+	enum { NUMBERS_A_LIFE = 20 /* bits */ };
+	sessions->program_number = (uint32_t)(epoch << NUMBERS_A_LIFE);
+	for (unsigned slot = 0; slot < SESSION_SLOTS; slot++)
+		sessions->published[slot].generation = (uint32_t)(epoch << NUMBERS_A_LIFE);
+	sessions->restoring = 1;
+	for (uint32_t i = 0; i < sessions->context->family_count; i++)
+		images_pass(sessions->context->families[i], clock_monotonic_ns());
+}
+
 struct session *session_restore(struct sessions *sessions, unsigned slot, uint64_t number, const char *name, struct tracer *tracer)
 {
 	if (slot < SESSION_FIRST_SLOT || slot >= SESSION_SLOTS || sessions->slot[slot].used)
@@ -685,38 +729,38 @@ static void adopt_flags(struct sessions *sessions, struct family *family, uint32
 		return;
 	memcpy(key.image, family_image_entry(family, image)->id, sizeof key.image);
 	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
-		uint32_t flags = __atomic_load_n(&entry->session[slot].flags, __ATOMIC_RELAXED) & LORG_TRACE_ALL;
+		uint32_t flags = __atomic_load_n(&entry->session[slot].flags, __ATOMIC_RELAXED);
+		flags &= (uint32_t)LORG_TRACE_ALL | LORG_TRACE_CPU_TIMESTAMP;
 		if (flags && sessions->slot[slot].used)
 			session_flags_told(sessions, &key, slot, sessions->slot[slot].since, flags, 0);
 	}
 }
 
-static int adopt_rule(struct sessions *sessions, struct family *family, const struct lorg_program_flags *told)
+/* Nothing stands in its place where it is nobody's. */
+static void adopt_rule(struct sessions *sessions, struct family *family, unsigned place)
 {
-	const struct lorg_program_flags rule = *told; /* copied, then checked */
-	int i = free_rule(sessions);
-	if (i < 0 || !rule.image || rule.image > LORG_IMAGES || !session_at(sessions, rule.session) || !(rule.flags & LORG_TRACE_ALL))
-		return 0;
-	sessions->rule[i] = rule;
-	sessions->rule[i].flags &= LORG_TRACE_ALL;
-	sessions->rule_family[i] = family;
-	return 1;
+	const struct lorg_program_flags *told = (const struct lorg_program_flags *)(family->memory.at + family->layout.program_flags) + place;
+	const struct lorg_program_flags said = *told; /* copied, then checked */
+	struct program_rule *rule = NULL;
+	if (said.image && said.image <= LORG_IMAGES && session_at(sessions, said.session) && (said.flags & LORG_TRACE_ALL))
+		rule = add_rule(sessions, family, place);
+	if (rule) {
+		rule->said = said;
+		rule->said.flags &= LORG_TRACE_ALL;
+	}
+	put_rule_at(family, place, rule ? &rule->said : NULL);
 }
 
 void sessions_adopt(struct sessions *sessions)
 {
 	for (uint32_t i = 0; i < sessions->context->family_count; i++) {
 		struct family *family = sessions->context->families[i];
-		const struct lorg_program_flags *rules =
-			(const struct lorg_program_flags *)(family->memory.at + family->layout.program_flags);
-		if (!family->adopted)
-			continue;
-		for (unsigned rule = 0; rule < LORG_PROGRAM_FLAGS; rule++)
-			adopt_rule(sessions, family, &rules[rule]);
-		put_rules(sessions, family->memory.at, &family->layout, family);
+		for (unsigned place = 0; family->adopted && place < LORG_PROGRAM_FLAGS; place++)
+			adopt_rule(sessions, family, place);
 	}
 	each_process(sessions, adopt_flags, NULL);
 	each_process(sessions, clear_stray, NULL);
+	flags_restore(sessions);
 	sessions_look(sessions);
 	sessions_publish(sessions);
 	sessions->restoring = 0; /* and now they are settled: collector_lead_adopted */
@@ -748,8 +792,22 @@ void session_remove(struct sessions *sessions, struct session *session, const ch
 	session->owner = NULL;
 	free_messages(&session->send);
 	free_messages(&session->receive);
+	if (tracer && tracer->ended)
+		tracer->ended(tracer, why);
 	if (tracer)
 		tracer->operations->end(tracer, why);
+}
+
+void sessions_rest(struct sessions *sessions, const char *why)
+{
+	for (unsigned slot = SESSION_FIRST_SLOT; slot < SESSION_SLOTS; slot++) {
+		struct session *session = &sessions->slot[slot];
+		/* Directories have all that there is, and clients come back by themselves. */
+		if (!session->used || !session->tracer || session->tracer->operations->is_process)
+			continue;
+		session->tracer->operations->end(session->tracer, why);
+		session->tracer = NULL;
+	}
 }
 
 struct session *session_at(struct sessions *sessions, unsigned slot)

@@ -36,7 +36,11 @@ struct tracer;	       /* tracer.h */
 struct session_functions; /* functions.c's own */
 struct sessions;
 
-enum { SESSION_SLOTS = LORG_SESSIONS, SESSION_FIRST_SLOT = 1 /* 0 is the union of all */ };
+enum {
+	SESSION_SLOTS = LORG_SESSIONS,
+	SESSION_FIRST_SLOT = 1,	  /* 0 is the union of all */
+	SESSION_NAME_ROOM = 1021, /* the longest atom, and its end */
+};
 
 /* What is asked of all processes, or ports, that have none of their own setting. */
 struct session_defaults {
@@ -44,7 +48,7 @@ struct session_defaults {
 };
 
 struct session_limits {
-	uint64_t events, rate, memory; /* as struct lorg_limits of trace.h */
+	uint64_t events, rate, memory, rate_ns; /* as struct lorg_limits of trace.h */
 };
 
 /* One match specification of send/3 or recv/3. */
@@ -59,7 +63,7 @@ struct session_messages {
 struct session {
 	unsigned slot;	 /* 1 .. SESSION_SLOTS - 1 */
 	uint64_t number; /* of the weak handle; never used twice */
-	char name[64];
+	char name[SESSION_NAME_ROOM]; /* an atom; programs see its beginning */
 	int used;
 	int persist;
 	const void *owner; /* the connection that it dies with; NULL: none, or gone */
@@ -90,6 +94,7 @@ enum session_system {
 	SESSION_LARGE_HEAP = 4,	     /* words */
 	SESSION_BUSY_PORT = 5,	     /* 1 */
 	SESSION_BUSY_DIST_PORT = 6,  /* 1 */
+	SESSION_QUEUES_SINCE = 7,    /* of the union of all: tick at which the first asked for long_message_queue; no session's */
 };
 
 /* ---- session.c ----------------------------------------------------------- */
@@ -98,6 +103,8 @@ struct sessions *sessions_create(struct family_context *context);
 void sessions_free(struct sessions *sessions);
 /* NULL: no slot is free. The tracer is taken over. */
 struct session *session_add(struct sessions *sessions, const char *name, struct tracer *tracer, const void *owner, int persist);
+/* After a restart, before all else: what programs keep by its number is not taken for what comes. epoch: of the restart. */
+void sessions_take_over(struct sessions *sessions, uint64_t epoch);
 /*
  * After a restart, before the first pass: a session as it was, in the slot that it had; then sessions_adopt, for what
  * programs say of their flags in it. NULL: the slot is taken.
@@ -106,6 +113,11 @@ struct session *session_restore(struct sessions *sessions, unsigned slot, uint64
 void sessions_adopt(struct sessions *sessions);
 /* Clears all that it asks of all programs, tells its tracer, frees it. Returns when no program has anything of it. */
 void session_remove(struct sessions *sessions, struct session *session, const char *why);
+/*
+ * Before another lorgd goes on: tracers that are processes of their own take what there is for them, and end. Their sessions have
+ * none from then on: to be followed by this process's end.
+ */
+void sessions_rest(struct sessions *sessions, const char *why);
 struct session *session_at(struct sessions *sessions, unsigned slot);
 struct session *session_numbered(struct sessions *sessions, uint64_t number);
 /* NULL and *several set: more than one has that name. */
@@ -193,6 +205,7 @@ struct function_request {
 	enum function_how how;
 	const char *match; /* the specification's text; NULL: [] */
 	int is_condition;  /* 1: match is a condition in the short form */
+	int standing;	   /* 1: it is asked of modules that come later, too, until false is asked of the same functions */
 };
 
 /*
@@ -216,7 +229,12 @@ int session_function_known(struct sessions *sessions, const char *module);
 int session_traces_function(const struct session *session, uint32_t function, uint64_t tick);
 /* The flag call of a process of a family is about to be cleared (on 0), or was set: call_time and call_memory go by it. */
 void session_functions_flag(struct sessions *sessions, struct session *session, struct family *family, uint32_t process, int on);
-/* All that the session asks of functions goes; the programs' code is as it was when it returns. */
+/*
+ * Before that end: nothing is asked any more, and programs' code goes back. 1: not all of it is back yet: ask again at the next pass,
+ * or leave it to later ones. 0: it is, or has had its time.
+ */
+int session_functions_leave(struct sessions *sessions, struct session *session);
+/* All that the session asks of functions goes; what code programs cannot give back just now follows at later passes. */
 void session_functions_end(struct sessions *sessions, struct session *session);
 /* A module is mapped or unmapped by an image; each pass. */
 void session_functions_pass(struct sessions *sessions, uint64_t now_ns);

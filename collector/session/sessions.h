@@ -24,6 +24,13 @@ struct program_place {
 
 enum { PROGRAM_PLACES = 4 * SESSION_SLOTS };
 
+/* What a session asks of the threads of one program that are to come. */
+struct program_rule {
+	struct lorg_program_flags said; /* as it stands in the arena of its family */
+	struct family *family;
+	unsigned place; /* there */
+};
+
 struct sessions {
 	struct family_context *context;
 	struct session slot[SESSION_SLOTS]; /* 0 is not used */
@@ -32,6 +39,7 @@ struct sessions {
 	struct flags *flags;
 	struct router *router;
 	struct function_traces *functions;
+	uint32_t functions_asked; /* 1: some session asks for functions, and programs that start ask for their plans */
 	/* What all arenas have in their slots, for those to come. Slot 0: the union. */
 	struct lorg_session published[SESSION_SLOTS];
 	uint8_t gates[LORG_HOOKS];
@@ -39,8 +47,8 @@ struct sessions {
 	struct program_place place[PROGRAM_PLACES];
 	struct program_place *program[SESSION_SLOTS][2]; /* of sends, of receives; NULL: none */
 	uint32_t program_number; /* given last */
-	struct lorg_program_flags rule[LORG_PROGRAM_FLAGS];
-	struct family *rule_family[LORG_PROGRAM_FLAGS]; /* whose arena holds it */
+	struct program_rule *rules; /* of all families; session.c's */
+	unsigned rule_count, rule_room;
 	int restoring; /* not all are what they were: arenas that were taken over stay as they are meanwhile */
 	uint64_t look_ns; /* when to look next which flags are still set anywhere */
 };

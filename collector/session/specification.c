@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* specification.c: match specifications of function/4, compiled. See functions.h. */
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +24,22 @@ struct specifications {
 	/* Of a condition: the module that was asked for last. */
 	struct module *module;
 	struct plan_source *source;
+	struct opening *opening; /* NULL: none is under way */
 	char why[512];
 };
 
 static uint64_t last_number; /* of specifications; they have one owner, lorgd's thread */
+
+uint64_t specification_last_number(void)
+{
+	return last_number;
+}
+
+void specification_numbers_from(uint64_t number)
+{
+	if (number > last_number)
+		last_number = number;
+}
 
 /* ---- one ---------------------------------------------------------------------- */
 
@@ -257,13 +271,105 @@ static void list_names(const struct plan_index *index, uint32_t function, const 
 	list[count] = NULL;
 }
 
-static void open_source(struct specifications *specifications, struct module *module)
+/*
+ * Debug information is read by a thread of its own: that takes its time. Whoever comes second, the thread that is over or the request
+ * that does not want it any more, finds the other's mark, and clears away.
+ */
+struct opening {
+	struct module *module;
+	pid_t pid;
+	char path[sizeof ((struct module *)NULL)->file.path];
+	const struct prototypes *prototypes;
+	uint32_t *openings; /* function_traces' */
+	struct plan_source *source; /* the thread's until `state` says that it is over */
+	int state;		    /* atomic; enum opening_state */
+};
+
+enum opening_state { OPENING, OPENED, UNWANTED };
+
+static void opening_free(struct opening *opening)
 {
-	if (specifications->module == module)
-		return;
+	plan_source_close(opening->source);
+	free(opening);
+}
+
+static void *open_apart(void *argument)
+{
+	struct opening *opening = argument;
+	uint32_t *openings = opening->openings;
+	int before = OPENING;
+	opening->source = plan_source_open(opening->pid, opening->path, opening->prototypes);
+	/* Release: who sees it sees the source. Acquire: whoever does not want it is done with it. */
+	if (!__atomic_compare_exchange_n(&opening->state, &before, OPENED, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		opening_free(opening);
+	/* Release: who sees it finds nothing of this thread's left. */
+	__atomic_sub_fetch(openings, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void stop_opening(struct specifications *specifications)
+{
+	struct opening *opening = specifications->opening;
+	int before = OPENING;
+	specifications->opening = NULL;
+	if (opening && !__atomic_compare_exchange_n(&opening->state, &before, UNWANTED, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		opening_free(opening);
+}
+
+static struct opening *start_opening(const struct specifications *specifications, struct module *module)
+{
+	struct opening *opening = calloc(1, sizeof *opening);
+	pthread_attr_t attributes;
+	pthread_t thread;
+	sigset_t all, before;
+	if (!opening || pthread_attr_init(&attributes)) {
+		free(opening);
+		return NULL;
+	}
+	opening->module = module;
+	opening->pid = module->pid;
+	opening->prototypes = specifications->functions->prototypes;
+	opening->openings = &specifications->functions->openings;
+	memcpy(opening->path, module->file.path, sizeof opening->path);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	__atomic_add_fetch(opening->openings, 1, __ATOMIC_RELAXED);
+	sigfillset(&all); /* signals are for the caller's own thread */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	int failed = pthread_create(&thread, &attributes, open_apart, opening);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	if (!failed)
+		return opening;
+	__atomic_sub_fetch(opening->openings, 1, __ATOMIC_RELAXED);
+	free(opening);
+	return NULL;
+}
+
+/* Without it there are no names of arguments. */
+static void take_opened(struct specifications *specifications, struct module *module, struct opening *opening)
+{
 	plan_source_close(specifications->source);
-	specifications->source = plan_source_open(module->pid, module->file.path, specifications->functions->prototypes);
+	specifications->source = opening ? opening->source : NULL;
 	specifications->module = module;
+	specifications->opening = NULL;
+	free(opening);
+}
+
+int specifications_know(struct specifications *specifications, struct module *module)
+{
+	if (!specifications->is_condition || specifications->module == module)
+		return 1;
+	if (specifications->opening && specifications->opening->module != module)
+		stop_opening(specifications);
+	if (!specifications->opening && !(specifications->opening = start_opening(specifications, module))) {
+		take_opened(specifications, module, NULL);
+		return 1;
+	}
+	/* Acquire: pairs with the thread's release. */
+	if (__atomic_load_n(&specifications->opening->state, __ATOMIC_ACQUIRE) != OPENED)
+		return 0;
+	take_opened(specifications, module, specifications->opening);
+	return 1;
 }
 
 static struct specification *same_program(const struct specifications *specifications, const struct match_code *code)
@@ -284,7 +390,6 @@ static int condition_for(struct specifications *specifications, struct module *m
 	const char *names[NAMES_MAXIMUM];
 	struct match_code code = {0};
 	const struct plan_index *index = module->answer.index;
-	open_source(specifications, module);
 	list_names(index, function, names);
 	if (plan_source_condition(specifications->source, specifications->text, index->functions[function].offset, names, &code,
 				  specifications->why, sizeof specifications->why)) {
@@ -342,6 +447,7 @@ void specifications_free(struct specifications *specifications)
 	for (uint32_t i = 0; i < specifications->count; i++)
 		specification_release(specifications->list[i]);
 	free(specifications->list);
+	stop_opening(specifications);
 	plan_source_close(specifications->source);
 	free(specifications);
 }

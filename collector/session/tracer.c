@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "collector/collect/family.h"
+#include "collector/collect/journal.h"
 #include "collector/collect/notes.h"
 #include "collector/session/router.h"
 #include "collector/session/tracer.h"
@@ -29,6 +31,8 @@ struct directory {
 	struct tracer tracer;
 	struct store *store;
 	struct notes notes;
+	struct journal *journal;
+	uint64_t inode;
 	struct held_lane held[LANES];
 	uint64_t uses;
 	char term[TERM_SIZE];
@@ -91,10 +95,13 @@ static void directory_delivered(struct tracer *tracer, const char *term)
 	notes_mark(&directory->notes, term);
 }
 
-static void directory_lost(struct tracer *tracer, uint64_t count)
+static void directory_lost(struct tracer *tracer, uint64_t count, uint64_t perhaps)
 {
 	struct directory *directory = (struct directory *)tracer;
-	notes_lost(&directory->notes, count, "a program had no room, or it was more than the session's limits allow");
+	if (count)
+		notes_lost(&directory->notes, count, "a program had no room, or it was more than the session's limits allow");
+	if (perhaps)
+		notes_lost(&directory->notes, perhaps, "a program had no room; it is not known whether the session would have had them");
 }
 
 static void directory_end(struct tracer *tracer, const char *why)
@@ -156,16 +163,25 @@ void tracer_put_term(char *to, size_t size, const char *tag, const char *path, c
 	snprintf(to + at, size - at, state ? "\",%s}" : "\"}", state);
 }
 
+static void appending(void *context, uint32_t lane, uint64_t size)
+{
+	const struct directory *directory = context;
+	journal_note(directory->journal, directory->tracer.number, directory->inode, lane, size);
+}
+
 struct tracer *tracer_directory(struct family_context *context, const char *path, const char *session, const char **why)
 {
 	struct store_settings settings = {.path = path, .clock = context->clock, .open_files = OPEN_FILES};
 	struct directory *directory = calloc(1, sizeof *directory);
+	struct stat status;
 	(void)session; /* it is told with the first packets */
 	*why = "no memory";
 	if (!directory)
 		return NULL;
 	random_bytes(settings.trace_uuid, sizeof settings.trace_uuid);
 	memcpy(settings.node_name, context->arena_settings->node_name, sizeof settings.node_name);
+	settings.appending = appending;
+	settings.context = directory;
 	directory->store = store_create(&settings, why);
 	if (!directory->store) {
 		int error = errno;
@@ -173,6 +189,8 @@ struct tracer *tracer_directory(struct family_context *context, const char *path
 		errno = error;
 		return NULL;
 	}
+	directory->journal = context->journal;
+	directory->inode = stat(path, &status) == 0 ? status.st_ino : 0;
 	directory->tracer.operations = &directory_operations;
 	directory->notes.store = directory->store;
 	directory->notes.clock = &context->clock; /* as it is known best, also at the end */

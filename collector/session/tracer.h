@@ -24,7 +24,8 @@ struct tracer_operations {
 	 */
 	uint64_t (*packet)(struct tracer *tracer, struct lorg_packet *packet, size_t length);
 	void (*delivered)(struct tracer *tracer, const char *term);
-	void (*lost)(struct tracer *tracer, uint64_t count);
+	/* `perhaps`: of those it is not known whether the session would have had them. */
+	void (*lost)(struct tracer *tracer, uint64_t count, uint64_t perhaps);
 	void (*end)(struct tracer *tracer, const char *why); /* and frees it */
 	enum tracer_state (*state)(const struct tracer *tracer, const char **why);
 	uint64_t (*waiting)(const struct tracer *tracer); /* bytes that it has not taken yet */
@@ -40,7 +41,9 @@ struct tracer {
 	uint64_t memory_limit; /* bytes that may wait; 0: the default, 64 MiB */
 	/* Messages that a plug-in lets through (terms as text, not terminated): to the session's creator; NULL: nowhere. */
 	void (*forward)(struct tracer *tracer, const char *text, size_t length);
-	void *forward_context; /* whoever sets `forward` */
+	/* Its session has ended, and why: to the session's creator. NULL: nobody is to be told, or it is told by `end`. */
+	void (*ended)(struct tracer *tracer, const char *why);
+	void *forward_context; /* whoever sets the two */
 };
 
 /* A trace directory; NULL: *why. */

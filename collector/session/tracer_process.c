@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -24,12 +25,18 @@
 #include "collector/session/router.h"
 #include "collector/session/tracer.h"
 
-enum { TERM_SIZE = 4700, DEFAULT_MEMORY = 64 << 20, READ_SIZE = 65536 };
+enum { TERM_SIZE = 4700, DEFAULT_MEMORY = 64 << 20, READ_SIZE = 65536, BLOCK_SIZE = (256 << 10) - 64, REST_SECONDS = 60 };
 
-/* Bytes on their way to it. */
+/* Bytes on their way to it: what waits is never moved, however much it is. */
+struct block {
+	struct block *next;
+	size_t begin, end;
+	uint8_t bytes[BLOCK_SIZE];
+};
+
 struct outgoing {
-	uint8_t *bytes;
-	size_t begin, end, room;
+	struct block *first, *last; /* all but the last are full; NULL: none */
+	size_t waiting;
 };
 
 struct helper {
@@ -40,7 +47,7 @@ struct helper {
 	struct outgoing outgoing;
 	uint8_t *incoming; /* a frame that has not come whole; HELPER_FRAME_MAXIMUM at most */
 	size_t incoming_length, incoming_room;
-	uint64_t lost; /* not told yet */
+	uint64_t lost, perhaps_lost; /* not told yet */
 	int gone, watches_output;
 	char term[TERM_SIZE];
 	char why[256];
@@ -83,27 +90,76 @@ static void leave(pid_t pid)
 
 static size_t waits(const struct outgoing *outgoing)
 {
-	return outgoing->end - outgoing->begin;
+	return outgoing->waiting;
 }
 
-static uint8_t *room_for(struct outgoing *outgoing, size_t length)
+static int add_block(struct outgoing *outgoing)
 {
-	if (outgoing->begin && outgoing->end + length > outgoing->room) {
-		memmove(outgoing->bytes, outgoing->bytes + outgoing->begin, waits(outgoing));
-		outgoing->end -= outgoing->begin;
-		outgoing->begin = 0;
+	struct block *block = malloc(sizeof *block);
+	if (!block)
+		return -1;
+	block->next = NULL;
+	block->begin = block->end = 0;
+	if (outgoing->last)
+		outgoing->last->next = block;
+	else
+		outgoing->first = block;
+	outgoing->last = block;
+	return 0;
+}
+
+static void append(struct outgoing *outgoing, struct block *block, const void *bytes, size_t length)
+{
+	const uint8_t *at = bytes;
+	outgoing->waiting += length;
+	while (length) {
+		size_t room = BLOCK_SIZE - block->end, part = length < room ? length : room;
+		memcpy(block->bytes + block->end, at, part);
+		block->end += part;
+		at += part;
+		length -= part;
+		if (block->end == BLOCK_SIZE && block->next)
+			block = block->next;
 	}
-	if (outgoing->end + length > outgoing->room) {
-		size_t room = outgoing->room ? outgoing->room : READ_SIZE;
-		while (room < outgoing->end + length)
-			room *= 2;
-		uint8_t *grown = realloc(outgoing->bytes, room);
-		if (!grown)
-			return NULL;
-		outgoing->bytes = grown;
-		outgoing->room = room;
+}
+
+/* Room for all of a frame, so that none is begun that cannot be ended. Where it begins; NULL: no memory. */
+static struct block *reserve(struct outgoing *outgoing, size_t length)
+{
+	if (!outgoing->last && add_block(outgoing))
+		return NULL;
+	struct block *begin = outgoing->last;
+	size_t room = BLOCK_SIZE - begin->end;
+	for (; room < length; room += BLOCK_SIZE)
+		if (add_block(outgoing))
+			break;
+	return room >= length ? begin : NULL;
+}
+
+static void drop_blocks(struct outgoing *outgoing)
+{
+	while (outgoing->first) {
+		struct block *block = outgoing->first;
+		outgoing->first = block->next;
+		free(block);
 	}
-	return outgoing->bytes + outgoing->end;
+	outgoing->last = NULL;
+	outgoing->waiting = 0;
+}
+
+/* So much of the first block has gone. */
+static void sent(struct outgoing *outgoing, size_t length)
+{
+	struct block *block = outgoing->first;
+	block->begin += length;
+	outgoing->waiting -= length;
+	if (block->begin < block->end)
+		return;
+	block->begin = block->end = 0;
+	if (!block->next)
+		return;
+	outgoing->first = block->next;
+	free(block);
 }
 
 static void watch(struct helper *helper, int output)
@@ -127,7 +183,8 @@ static void write_on(struct helper *helper)
 {
 	struct outgoing *outgoing = &helper->outgoing;
 	while (!helper->gone && waits(outgoing)) {
-		ssize_t n = send(helper->socket, outgoing->bytes + outgoing->begin, waits(outgoing), MSG_DONTWAIT | MSG_NOSIGNAL);
+		const struct block *block = outgoing->first;
+		ssize_t n = send(helper->socket, block->bytes + block->begin, block->end - block->begin, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -136,10 +193,8 @@ static void write_on(struct helper *helper)
 			fail(helper, "its tracer's process has ended");
 			break;
 		}
-		outgoing->begin += (size_t)n;
+		sent(outgoing, (size_t)n);
 	}
-	if (!waits(outgoing))
-		outgoing->begin = outgoing->end = 0;
 	if (!helper->gone)
 		watch(helper, waits(outgoing) != 0);
 }
@@ -147,13 +202,11 @@ static void write_on(struct helper *helper)
 static int put(struct helper *helper, enum frame_kind kind, const void *bytes, size_t length)
 {
 	const struct frame_head head = {.length = (uint32_t)length, .kind = (uint16_t)kind, .number = helper->tracer.number};
-	uint8_t *at = room_for(&helper->outgoing, sizeof head + length);
-	if (!at)
+	struct block *block = reserve(&helper->outgoing, sizeof head + length);
+	if (!block)
 		return -1;
-	memcpy(at, &head, sizeof head);
-	if (length)
-		memcpy(at + sizeof head, bytes, length);
-	helper->outgoing.end += sizeof head + length;
+	append(&helper->outgoing, block, &head, sizeof head);
+	append(&helper->outgoing, block->end < BLOCK_SIZE ? block : block->next, bytes, length);
 	return 0;
 }
 
@@ -164,9 +217,9 @@ static size_t limit_of(const struct helper *helper)
 
 static void tell_lost(struct helper *helper)
 {
-	uint64_t lost = helper->lost;
-	if (lost && put(helper, FRAME_LOST, &lost, sizeof lost) == 0)
-		helper->lost = 0;
+	const struct frame_lost lost = {helper->lost, helper->perhaps_lost};
+	if ((lost.count | lost.perhaps) && put(helper, FRAME_LOST, &lost, sizeof lost) == 0)
+		helper->lost = helper->perhaps_lost = 0;
 }
 
 /* Events in a packet, as they stand there. */
@@ -200,15 +253,17 @@ static uint64_t helper_packet(struct tracer *tracer, struct lorg_packet *packet,
 	return lost;
 }
 
-static void helper_lost(struct tracer *tracer, uint64_t count)
+static void helper_lost(struct tracer *tracer, uint64_t count, uint64_t perhaps)
 {
 	struct helper *helper = (struct helper *)tracer;
 	helper->lost += count;
+	helper->perhaps_lost += perhaps;
 }
 
 static void helper_delivered(struct tracer *tracer, const char *term)
 {
 	struct helper *helper = (struct helper *)tracer;
+	tell_lost(helper);
 	if (put(helper, FRAME_DELIVERED, term, strlen(term)) == 0)
 		write_on(helper);
 }
@@ -346,6 +401,18 @@ static const char *helper_term(const struct tracer *tracer)
 	return ((const struct helper *)tracer)->term;
 }
 
+/* lorgd's lock, its listener and its clients: who keeps them lets nobody know that it has ended. */
+static void close_others(int kept)
+{
+	if ((kept == 0 || close_range(0, (unsigned)kept - 1, 0) == 0) && close_range((unsigned)kept + 1, UINT_MAX, 0) == 0)
+		return;
+	struct rlimit files = {.rlim_cur = 1024}; /* a kernel without close_range */
+	getrlimit(RLIMIT_NOFILE, &files);
+	for (int file = 0; (rlim_t)file < files.rlim_cur && file < INT_MAX; file++)
+		if (file != kept)
+			close(file);
+}
+
 /*
  * What waits is its own to take: the rest goes to a process that does nothing else, where the socket has no room for it.
  */
@@ -360,12 +427,15 @@ static void hand_over_rest(struct helper *helper)
 			leave(pid);
 		return;
 	}
-	alarm(60);
+	close_others(helper->socket);
+	alarm(REST_SECONDS);
 	while (waits(outgoing)) {
-		ssize_t n = send(helper->socket, outgoing->bytes + outgoing->begin, waits(outgoing), MSG_NOSIGNAL);
+		const struct block *block = outgoing->first;
+		ssize_t n = send(helper->socket, block->bytes + block->begin, block->end - block->begin, MSG_NOSIGNAL);
 		if (n <= 0 && errno != EINTR)
 			break;
-		outgoing->begin += n > 0 ? (size_t)n : 0;
+		if (n > 0)
+			sent(outgoing, (size_t)n);
 	}
 	_exit(0);
 }
@@ -379,7 +449,7 @@ static void helper_end(struct tracer *tracer, const char *why)
 	hand_over_rest(helper);
 	close(helper->socket); /* and with it, its place in the epoll set */
 	leave(helper->pid);
-	free(helper->outgoing.bytes);
+	drop_blocks(&helper->outgoing);
 	free(helper->incoming);
 	free(helper);
 }

@@ -237,6 +237,8 @@ int store_append(struct store *store, struct lane *lane, struct lorg_packet *pac
 	packet->events_discarded = lane->discarded;
 	packet->sequence = lane->sequence;
 	packet->last = packet_checksum(packet, length);
+	if (store->settings.appending)
+		store->settings.appending(store->settings.context, lane->number, lane->size);
 	if (write_whole(lane->descriptor, packet, length, lane->size)) {
 		int error = errno;
 		/* A packet is there whole or not at all. */

@@ -32,6 +32,9 @@ struct store_settings {
 	struct lorg_clock clock;
 	char node_name[64];
 	unsigned open_files; /* at most so many descriptors at once; at least 2 */
+	/* NULL, or called before a lane's file grows from that size. */
+	void (*appending)(void *context, uint32_t lane, uint64_t size);
+	void *context;
 };
 
 /*

@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "collector/base/list.h"
+
 enum { BUILD_ID_MAXIMUM = 64 };
 
 struct function_symbol {
@@ -360,14 +362,7 @@ static void open_file(struct symbols *symbols, struct symbol_file *file)
 /* The last symbol that begins at or before the address. */
 static struct function_symbol *symbol_at(const struct symbol_file *file, uint64_t address)
 {
-	size_t low = 0, high = file->count;
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (file->table[middle].start <= address)
-			low = middle + 1;
-		else
-			high = middle;
-	}
+	size_t low = list_up_to(file->table, file->count, sizeof *file->table, offsetof(struct function_symbol, start), address);
 	return low ? &file->table[low - 1] : NULL;
 }
 

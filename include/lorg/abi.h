@@ -64,7 +64,7 @@
 
 enum {
 	LORG_ABI_MAJOR = 3,
-	LORG_ABI_MINOR = 0,
+	LORG_ABI_MINOR = 1,
 	LORG_NODE_MAGIC = 0x6e67726c,	/* "lrgn" */
 	LORG_ARENA_MAGIC = 0x6167726c,	/* "lrga" */
 	LORG_PACKET_MAGIC = 0xc1fc1fc1, /* CTF 1.8, section 5.1 */
@@ -133,6 +133,9 @@ struct lorg_node {
 	uint32_t refused;   /* atomic, the images'; how many found no arena and run untraced */
 	uint32_t failures[4]; /* atomic, the images'; by enum lorg_attach_failure: how many run untraced for that */
 	struct lorg_table connects; /* struct lorg_connect */
+	struct lorg_table carried;  /* struct lorg_carried_token */
+	uint64_t carried_next;	    /* atomic; messages that ever had a token: 0, and nobody need look; the next place by its remainder */
+	uint64_t heartbeat_ns; /* atomic; CLOCK_MONOTONIC of a lorgd's last pass, 0: a private collector's. Long ago: no use to wait */
 };
 
 /* Why an image that has found the node segment is not traced. */
@@ -178,7 +181,12 @@ struct lorg_channel {
 	struct __attribute__((aligned(64))) lorg_channel_end {
 		uint64_t offset;   /* atomic; bytes moved so far by traced programs, or LORG_MESSAGE_DISTANCE a message */
 		uint32_t last_use; /* atomic; tick / 2^30 */
-		uint32_t reserved[13];
+		/* The queue between the ends, while some session asks for its length (system/3): of the sending end, but for looks. */
+		uint32_t under_way; /* atomic; sends that have begun and not returned */
+		uint64_t looks;	    /* atomic; preload/hooks/monitor.c. Of the receiving end: not 0 when somebody receives there */
+		uint64_t waiting;   /* atomic; bytes or messages, those that are under way included, as far as they were seen */
+		uint64_t since;	    /* atomic; system_limits[7] that these two are of */
+		uint32_t reserved[6];
 	} sent, received;
 };
 
@@ -335,6 +343,7 @@ enum lorg_chunk_state {
 	LORG_CHUNK_SLAB = 3,
 	LORG_CHUNK_SCRATCH = 4,
 	LORG_CHUNK_COUNTERS = 5, /* struct lorg_function_counter of one thread */
+	LORG_CHUNK_CLEARING = 6, /* the collector's, for the moment in which it gives a free chunk's pages back */
 };
 
 static inline uint64_t lorg_chunk_word(enum lorg_chunk_state state, unsigned session, uint32_t process)
@@ -350,6 +359,18 @@ static inline enum lorg_chunk_state lorg_chunk_word_state(uint64_t word)
 static inline uint32_t lorg_chunk_word_process(uint64_t word)
 {
 	return (uint32_t)word;
+}
+
+/*
+ * In place of the process index, in a slab's word: entries of it may be in use. Set by who takes an entry where it is not, and
+ * taken away by the collector while it holds all entries of a slab that is empty: when it has let them go (0), that slab is
+ * anybody's who wants a new one.
+ */
+enum { LORG_SLAB_IN_USE = 1, LORG_SLAB_CLEARING = 2 };
+
+static inline int lorg_chunk_word_is_slab_in_use(uint64_t word)
+{
+	return lorg_chunk_word_state(word) == LORG_CHUNK_SLAB && lorg_chunk_word_process(word) == LORG_SLAB_IN_USE;
 }
 
 static inline unsigned lorg_chunk_word_session(uint64_t word)
@@ -469,6 +490,19 @@ struct lorg_seq_token {
 	uint32_t from_pid, from_tid;
 };
 
+/*
+ * A message on its way that has a sequence token: who receives bytes of it gets that. Written before the message is sent,
+ * when it is not yet known which bytes of the channel it will be; the oldest places are used again.
+ */
+enum { LORG_CARRIED_TOKENS = 1024 };
+struct lorg_carried_token {
+	uint64_t version; /* atomic; odd while it is written */
+	uint64_t begin, end; /* offsets in the channel; end UINT64_MAX: not known yet; 0: it was not sent after all */
+	uint32_t channel, sender_pid; /* sender's numbers as its program has them */
+	uint32_t sender_tid, reserved;
+	struct lorg_seq_token token;
+};
+
 enum { LORG_CAUSAL_RING = 16, LORG_HELD_OBJECTS = 8 };
 
 enum lorg_process_state {
@@ -477,6 +511,7 @@ enum lorg_process_state {
 	LORG_PROCESS_ALIVE = 2,
 	LORG_PROCESS_ENDING = 3, /* its exit is written; destructors may still run */
 	LORG_PROCESS_ENDED = 4,	 /* will write no more: the collector may take all */
+	LORG_PROCESS_CLEARING = 5, /* free; the collector's, for the moment in which it gives the slab's pages back */
 };
 
 /* A thread, or a runtime's own process. In slabs; index = chunk * LORG_SLAB_ENTRIES + slot. */
@@ -496,7 +531,7 @@ struct lorg_process {
 	uint64_t wait_caller;	 /* of waits_on, for its `out`: return address of the call */
 	int64_t wait_timeout_ns; /* -1 none */
 	uint32_t wait_ending;	 /* 1: the thread or program was ending */
-	uint32_t reserved_wait;
+	uint32_t collector_read; /* the collector's: what it has read of this process's events, for the next one (processes.c) */
 	uint64_t held[LORG_HELD_OBJECTS]; /* addresses of locks held, newest last */
 	struct {
 		uint32_t kind, reserved;
@@ -510,7 +545,11 @@ struct lorg_process {
 	uint32_t scratch_chunk; /* index + 1 of its scratch chunk */
 	struct {
 		uint32_t flags; /* trace(3) flags of this process in this session */
-		uint32_t chunk; /* index + 1 of the chunk it fills */
+		union {
+			uint32_t chunk; /* slot 0: index + 1 of the chunk it fills */
+			uint32_t lost;	/* others: atomic; events that this session would have had and that were lost. The
+					   collector takes them away when it tells of them. */
+		};
 	} session[LORG_SESSIONS];
 	struct {
 		uint32_t program, reason, hook; /* as in the EXIT event */
@@ -540,6 +579,15 @@ struct lorg_process {
 		uint32_t how, hook;
 	} spawning;
 	uint32_t linked_pid, linked_tid; /* the thread that PR_SET_PDEATHSIG ties it to, as it numbers that; 0: none */
+	/*
+	 * While long_schedule is asked for: tick of the return from the last call that may wait, and that call's hook (shown_as);
+	 * 0: it is inside of such a call, or none has been seen. The thread's; the collector looks at it from outside.
+	 */
+	uint64_t runs_since; /* atomic */
+	uint32_t runs_after;
+	/* Lost events of which the program cannot know whether these sessions (a bit a slot) would have had them. As `lost`. */
+	uint32_t doubtful_lost; /* atomic */
+	uint64_t doubtful_sessions[LORG_SESSIONS / 64]; /* atomic */
 };
 
 enum { LORG_SPAWNING_IMAGE = 1 << 30 };
@@ -563,7 +611,7 @@ struct lorg_session {
 	uint32_t send_program, receive_program; /* of the match program: its place in the table `programs` + 8; 0: none */
 	uint64_t limit_events, limit_rate, limit_memory; /* 0: none */
 	uint64_t count_events, count_bytes; /* atomic */
-	uint64_t system_limits[8]; /* long_gc, long_message_queue x2, long_schedule, large_heap, ... */
+	uint64_t system_limits[8]; /* long_gc, long_message_queue x2, long_schedule, large_heap, ...; [7]: of slot 0: tick from which on somebody asks for queues */
 	uint32_t backtrace_depth;
 	uint32_t flags_matter; /* 1: processes may have other flags than new ones get: every hook looks at those of its own */
 	/*
@@ -578,7 +626,7 @@ struct lorg_session {
 #define LORG_PROGRAM_OFF UINT32_MAX
 
 /* Flags that the threads of one image begin with in a session, beside those of all new processes. */
-enum { LORG_PROGRAM_FLAGS = 64 };
+enum { LORG_PROGRAM_FLAGS = 256 };
 struct lorg_program_flags {
 	uint32_t image;	  /* atomic, written last; index in the image table + 1, 0: free */
 	uint32_t session; /* slot */
@@ -685,6 +733,7 @@ _Static_assert(sizeof(struct lorg_table) == 16, "lorg_table");
 _Static_assert(sizeof(struct lorg_offer) == 32, "lorg_offer");
 _Static_assert(sizeof(struct lorg_channel) == 3 * 64, "lorg_channel");
 _Static_assert(sizeof(struct lorg_connect) == 64, "lorg_connect");
+_Static_assert(sizeof(struct lorg_carried_token) == 64, "lorg_carried_token");
 _Static_assert(sizeof(struct lorg_packet) == 24 + 7 * 8 + 16 + 8 + 16 + 24, "lorg_packet");
 _Static_assert(sizeof(struct lorg_packet) % 8 == 0, "events are aligned to 8");
 _Static_assert(sizeof(struct lorg_image) <= 256, "lorg_image");

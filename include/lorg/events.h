@@ -213,13 +213,19 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 /*
  * value: ms, words, or the length of the queue (system/3). object: the port, descriptor | generation << 32, or
  * LORG_MONITOR_NO_PORT. terms: struct lorg_monitor_schedule, or lorg_monitor_heap (LONG_GC, LARGE_HEAP); none of BUSY_PORT.
- * LONG_SCHEDULE of a port, and LONG_MESSAGE_QUEUE as a port's sender sees it, have as_port.
+ * LONG_SCHEDULE of a port, and LONG_MESSAGE_QUEUE as a port's sender sees it, have as_port. A program tells a
+ * LONG_MESSAGE_QUEUE with a struct lorg_monitor_queue; what a session is told of it has value 1 or 0 and a schedule.
  */
 #define LORG_FIELDS_MONITOR(U64, U32, I64, I32, TEXT, BLOB) U64(value) U64(object) BLOB(terms)
 #define LORG_FIELDS_PARK(U64, U32, I64, I32, TEXT, BLOB) U64(site) U32(kind) U32(reserved)
 #define LORG_FIELDS_RESUME(U64, U32, I64, I32, TEXT, BLOB) U64(site) U32(kind) U32(reserved)
+/*
+ * A message that has a token, of those that its flags ask to be told of: kind 1: sent on the port `object`, 2: received. serial
+ * and previous: {previous, serial} of trace messages; from: who sent it; flags: of the token, as seq_trace(3) adds them up.
+ */
 #define LORG_FIELDS_SEQ_TRACE(U64, U32, I64, I32, TEXT, BLOB) \
-	U32(kind) U32(label) U32(serial) U32(previous) U32(from_pid) U32(from_tid) U32(to_pid) U32(to_tid) BLOB(terms)
+	U64(entry) U64(object) U64(bytes) U32(generation) U32(kind) U32(label) U32(serial) U32(previous) U32(from_pid) U32(from_tid) \
+	U32(flags) BLOB(address) BLOB(message)
 
 /* ---- what the trace is about ------------------------------------------- */
 
@@ -230,6 +236,11 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 #define LORG_FIELDS_FLAGS(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(entry) U64(on) U64(off) U64(image_low) U64(image_high) U64(birth) U32(session) U32(tid)
 #define LORG_FIELDS_PATTERN(U64, U32, I64, I32, TEXT, BLOB) U32(session) U32(kind) TEXT(pattern) TEXT(match)
+/*
+ * CPU time of the program (CLOCK_PROCESS_CPUTIME_ID, ns), where cpu_timestamp is on: of the event that stands right behind
+ * it. at_entry: at that one's effective tick, `entry`; ns: at its stamp.
+ */
+#define LORG_FIELDS_CPU_TIME(U64, U32, I64, I32, TEXT, BLOB) U64(entry) U64(at_entry) U64(ns)
 #define LORG_FIELDS_SESSION(U64, U32, I64, I32, TEXT, BLOB) \
 	U64(id) U32(slot) U32(state) U32(overflow) U32(message_length) U32(gate_mask) U32(reserved) TEXT(name) TEXT(options)
 /* The first event of an image. argv: zero-separated. */
@@ -357,6 +368,7 @@ _Static_assert(sizeof(struct lorg_extended) == 16, "lorg_extended");
 	EVENT(153, COUNTERS, "counters")                           \
 	EVENT(154, FUNCTION_COUNTERS, "function_counters")         \
 	EVENT(155, HOOKED_FUNCTION, "hooked_function")             \
+	EVENT(156, CPU_TIME, "cpu_time")                           \
 	LORG_EVENTS_OF_ONE_SHAPE(EVENT)
 
 /* gc and monitor events differ by id alone. */
@@ -390,7 +402,20 @@ struct lorg_monitor_schedule {
 	uint32_t in_hook, out_hook; /* UINT32_MAX: none */
 	uint32_t as_port;	    /* 1: it is about the port, not about the process */
 	uint32_t reserved;
+	uint64_t since; /* tick at which it began to run: a stretch is told once; 0: not known */
 };
+/*
+ * One look at a queue, right after something was put there or taken. Looks at one queue are numbered in the order in which
+ * they were made, of all programs, and so are those of them that are told.
+ */
+struct lorg_monitor_queue {
+	uint64_t most;	  /* its length before what was taken was taken */
+	uint32_t channel; /* whose queue it is; 0: of `object`, as this program alone sees it */
+	uint32_t number;  /* of those that are told, from 1 on; 31 bits */
+	uint32_t began;	  /* the newest of them when the call began */
+	uint32_t as_port;
+};
+enum { LORG_MONITOR_NUMBERS = 0x7fffffff };
 struct lorg_monitor_heap { /* words of 8 bytes */
 	uint64_t heap_size, heap_block_size, mbuf_size, stack_size, old_heap_size, old_heap_block_size;
 };

@@ -19,7 +19,7 @@
 
 enum {
 	LORG_LATE_NOTE_TYPE = 2,
-	LORG_LATE_MAGIC = 0x6c67726c /* "lrgl" */,
+	LORG_LATE_MAGIC = 0x6d67726c /* "lrgm" */,
 	LORG_LATE_PATCHES = 64,
 	LORG_LATE_PATCH_MAXIMUM = 32
 };
@@ -45,6 +45,12 @@ struct lorg_late_words {
 	char why[128];
 	char settings[512]; /* as the variable LORG has them */
 	char library[512];  /* path of liblorg.so, for programs that this one starts */
+	/*
+	 * So that the thread need not be stopped at each of its system calls: 1 in `watched` says that a tracer waits for
+	 * `ending`, atomic, which the function sets when all is done; then it waits until `watched` is 0, or the tracer is
+	 * gone, and returns.
+	 */
+	uint32_t watched, ending;
 };
 
 enum lorg_late_state {

@@ -300,6 +300,7 @@ enum {
 	LORG_TRACE_SET_ON_LINK = 1 << 18,
 	LORG_TRACE_SET_ON_FIRST_LINK = 1 << 19,
 	LORG_TRACE_ALL = (1 << 20) - 1, /* what the flag all stands for */
+	LORG_TRACE_CPU_TIMESTAMP = 1 << 20, /* of a session as a whole: all of its processes have it */
 	/* Those that actions can set. Any may be taken away: which is nothing for a flag that is not set. */
 	LORG_TRACE_SUPPORTED = LORG_TRACE_ALL,
 };

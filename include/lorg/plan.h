@@ -42,6 +42,7 @@ enum {
 	LORG_MOVED_MAXIMUM = 5,	       /* instructions that a patch of five bytes can replace */
 	LORG_ENTRY_MAXIMUM = 40,       /* bytes of relocated entry code, the jump back not counted */
 	LORG_CAPTURES = 16,	       /* arguments told of one call at most */
+	LORG_ARITY_UNKNOWN = 255,      /* of a function whose signature nobody knows */
 };
 
 /* ---- requests ---------------------------------------------------------- */
@@ -131,7 +132,7 @@ struct lorg_plan_function {
 	uint8_t taken;	 /* bytes of whole instructions behind them that the patch replaces, at least 5 */
 	uint8_t code_length; /* bytes of `code` */
 	uint8_t fixup_count; /* places in `code` that depend on where it stands */
-	uint8_t arity;	 /* 255: unknown */
+	uint8_t arity;	 /* LORG_ARITY_UNKNOWN: `arguments` leads to as many words as anybody may say that it has */
 	uint8_t argument_count; /* of struct lorg_capture at `arguments` */
 	uint8_t reserved;
 	uint32_t code;	 /* in the code area */
@@ -287,6 +288,8 @@ struct lorg_call_setting {
 	uint64_t events;	/* atomic; so far */
 	uint64_t window, window_events; /* of limit_rate: the image's; tick of the second under way, events in it */
 	uint64_t caller_low, caller_high; /* return address must lie between (addresses of this image's module); 0: any */
+	uint32_t declared; /* of a function of unknown arity: as many arguments as the session says, + 1; 0: it says nothing */
+	uint32_t reserved;
 };
 
 struct lorg_function_control {
@@ -298,6 +301,9 @@ struct lorg_function_control {
 #define LORG_CALL_HAS_MESSAGE (1u << 31)
 /* And: the process has the flag arity, so arguments are not told. */
 #define LORG_CALL_NO_ARGUMENTS (1u << 30)
+/* And, in these bits: `declared` of the setting that the event is told for. */
+#define LORG_CALL_DECLARED_SHIFT 24
+#define LORG_CALL_DECLARED_MASK (31u << LORG_CALL_DECLARED_SHIFT)
 
 struct lorg_control {
 	uint32_t magic; /* LORG_CONTROL_MAGIC */

@@ -26,7 +26,8 @@
  * connection.
  *
  * Errors: a function that fails says so by its result and fills *failure
- * (which may be NULL).
+ * (which may be NULL). What is NULL and should not be is a badarg; to free or
+ * disconnect NULL is nothing.
  */
 #ifndef LORG_TRACE_H
 #define LORG_TRACE_H
@@ -78,7 +79,7 @@ LORG_API int lorg_descriptor(const struct lorg_connection *connection);
  */
 LORG_API struct lorg_session *lorg_session_create(struct lorg_connection *connection, const char *name, const char *tracer,
 						  const char *options, struct lorg_failure *failure);
-/* A weak handle: by "{name, number}" as session_info shows it, or by the name alone while that is unique. */
+/* A weak handle: by "{name, number}" as session_info shows it, by the number, or by the name, also as 'name', while that is unique. */
 LORG_API struct lorg_session *lorg_session_find(struct lorg_connection *connection, const char *session,
 						struct lorg_failure *failure);
 /*
@@ -98,10 +99,11 @@ LORG_API void lorg_session_free(struct lorg_session *session);
 
 /*
  * Limits beyond which the session is destroyed with a reason (events), or drops and counts (rate, memory); 0: none.
- * events: in all; rate: a second; memory: bytes that wait for the tracer. lorg's own.
+ * events: in all; rate: in each rate_ns ns (0: in a second); memory: bytes that wait for the tracer. lorg's own.
  */
 struct lorg_limits {
 	uint64_t events, rate, memory;
+	uint64_t rate_ns;
 };
 LORG_API int lorg_session_limit(struct lorg_session *session, const struct lorg_limits *limits, struct lorg_failure *failure);
 
@@ -143,8 +145,10 @@ LORG_API char *lorg_programs(struct lorg_connection *connection, struct lorg_fai
 enum lorg_message_kind {
 	LORG_MESSAGE_TRACE = 1,	    /* a message of trace(3) */
 	LORG_MESSAGE_DELIVERED = 2, /* {trace_delivered, Tracee, Ref} */
-	LORG_MESSAGE_LOST = 3,	    /* count events were lost: this client was too slow, or the program had no room */
-	LORG_MESSAGE_ENDED = 4,	    /* the session is no more; text says why */
+	/* count events were lost: this client was too slow, or the program had no room; 0: text says what could not be traced at all */
+	LORG_MESSAGE_LOST = 3,
+	LORG_MESSAGE_ENDED = 4,	    /* the session is no more; text says why; also where its tracer is no client, to its creator */
+	LORG_MESSAGE_PERHAPS_LOST = 5, /* count events were lost of which it is not known whether they were this session's */
 };
 
 struct lorg_message {
@@ -153,7 +157,7 @@ struct lorg_message {
 	const char *text;    /* the term; zero-terminated, no newline */
 	const char *json;    /* the same event as an object of doc/FORMATS.md; NULL for others than TRACE */
 	uint64_t time;	     /* ns, CLOCK_MONOTONIC */
-	uint64_t count;	     /* LOST */
+	uint64_t count;	     /* LOST, PERHAPS_LOST */
 };
 
 /*

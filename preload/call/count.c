@@ -31,11 +31,11 @@ static struct lorg_function_counter *new_chunk(const struct thread *self)
 	return index == UINT32_MAX ? 0 : arena_chunk(index);
 }
 
-/* The place of a function in a chunk, taken if it is new; NULL: full around there. */
+/* The place of a function in a chunk, taken if it is new; NULL: full around there, or (a handler has forgotten it) no chunk. */
 static struct lorg_function_counter *find_in(struct lorg_function_counter *chunk, uint32_t function, uint32_t probes)
 {
 	uint32_t bucket = hash_of(function) >> COUNTER_BUCKET_SHIFT & (COUNTER_BUCKETS - 1);
-	for (uint32_t probe = 0; probe < probes; probe++) {
+	for (uint32_t probe = 0; chunk && probe < probes; probe++) {
 		struct lorg_function_counter *pair = chunk + ((bucket + probe) % COUNTER_BUCKETS) * BUCKET;
 		for (int i = 0; i < BUCKET && pair != chunk; i++) {
 			uint32_t seen = 0;

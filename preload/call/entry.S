@@ -218,6 +218,8 @@ call_entry_only:
 	movl	%eax, %esi
 	shrl	$32 - COUNTER_DIRECTORY_BITS, %esi
 	movq	(%r8,%rsi,8), %r8
+	testq	%r8, %r8		/* a handler has just forgotten them */
+	jz	.Lentry_long
 	shrl	$COUNTER_BUCKET_SHIFT, %eax
 	andl	$COUNTER_BUCKETS - 1, %eax
 	shll	$COUNTER_SIZE_SHIFT + 1, %eax

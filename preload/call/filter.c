@@ -106,7 +106,7 @@ static struct wish wish_of(const struct lorg_call_setting *setting, uint32_t gat
 	struct wish wish = {.gate = gate};
 	if (!setting->program)
 		return wish;
-	if (!match_call(run, self, target, setting->program, caller, 0))
+	if (!match_call(run, self, target, setting->program, caller, 0, 0))
 		return (struct wish){0};
 	const struct lorg_match_evaluation *said = &run->evaluation;
 	int of_program = said->return_trace || said->exception_trace;

@@ -7,6 +7,7 @@
  * returns, in any order (coroutines), by one store. A frame that was left by a
  * jump is used again; should its call return after all, frame_is_of() tells.
  */
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "preload/call/inner.h"
@@ -42,16 +43,35 @@ static uint64_t image_mark(void)
 	return mark;
 }
 
+/* The kernel's word, where it may be asked. */
+static int owner_may_run(const struct call_thread *call)
+{
+	if (!system_calls_allowed())
+		return 0;
+	return !call->owner_tid || raw_syscall3(SYS_tgkill, raw_getpid(), call->owner_tid, 0) != -ESRCH;
+}
+
 /*
  * Nobody says when a thread is really over: its destructors may call hooked functions to the last moment. But the
- * collector clears its entry then. A fork child has none of its parent's other threads.
+ * collector clears its entry then; and so may a program that writes where it should not, whose thread goes on with what
+ * is here. A fork child has none of its parent's other threads.
  */
 static int owner_is_gone(const struct call_thread *call, uint64_t owner)
 {
 	if (call->owner_image != image_mark())
 		return 1;
 	const struct lorg_process *process = arena_process(call->owner_index);
-	return !process || __atomic_load_n(&process->state, __ATOMIC_RELAXED) == LORG_PROCESS_FREE || process->birth_tick != owner;
+	int is_cleared =
+		!process || __atomic_load_n(&process->state, __ATOMIC_RELAXED) == LORG_PROCESS_FREE || process->birth_tick != owner;
+	return is_cleared && !owner_may_run(call);
+}
+
+/* A raw fork leaves the parent's number in libc's block, which a vfork child looks for. */
+static uint32_t tid_of_owner(const struct thread *self)
+{
+	if (self->vfork_child)
+		return the_program.tid_offset ? thread_own_tid() : 0;
+	return system_calls_allowed() ? (uint32_t)raw_gettid() : thread_own_tid();
 }
 
 static void settle_owner(const struct thread *self, struct call_thread *call)
@@ -60,7 +80,8 @@ static void settle_owner(const struct thread *self, struct call_thread *call)
 	const struct lorg_process *process = self->vfork_child ? self->parent.process : self->process;
 	call->owner_index = process->index;
 	call->owner_image = image_mark();
-	/* Release: pairs with the acquire in take_abandoned; the two fields above are the owner's. */
+	call->owner_tid = tid_of_owner(self);
+	/* Release: pairs with the acquire in take_abandoned; the three fields above are the owner's. */
 	__atomic_store_n(&call->owner, process->birth_tick, __ATOMIC_RELEASE);
 }
 
@@ -108,7 +129,8 @@ struct call_thread *call_thread_make(struct thread *self)
 {
 	thread_busy(self); /* no handler comes here meanwhile */
 	struct call_thread *call = self->call;
-	if (!call)
+	/* A vfork child may be where the threads have other numbers. */
+	if (!call && !self->vfork_child)
 		call = take_abandoned();
 	if (!call)
 		call = make_new();

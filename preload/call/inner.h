@@ -72,6 +72,7 @@ struct call_thread {
 	uint64_t owner;			/* atomic; birth of the thread's entry, or OWNER_SETTLING; frame.c */
 	uint64_t owner_image;		/* of the image whose thread it is */
 	uint32_t owner_index;
+	uint32_t owner_tid;		/* 0: not known */
 	uint32_t timed, memory;		/* functions whose time and allocations are counted just now, as in the process entry; 0: none */
 	uintptr_t wait_stack;		/* where the wait stands that time is not counted for */
 	uint32_t depth;			/* traced calls open in each other */
@@ -263,6 +264,7 @@ HIDDEN void value_write_done(struct thread *self, struct call_thread *call, cons
 struct value_look {
 	struct thread *self;
 	const struct call_target *target;
+	uint32_t declared; /* of the setting */
 	uintptr_t stack; /* first stack argument */
 	uint64_t integers[6];
 	uint8_t vectors[256];

@@ -158,7 +158,7 @@ static const struct lorg_match_context call_context = {
 };
 
 int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller_address,
-	       uint32_t session)
+	       uint32_t session, uint32_t declared)
 {
 	const struct call_settings *settings = target->settings;
 	struct lorg_match_program room;
@@ -170,10 +170,11 @@ int match_call(struct match_run *run, struct thread *self, const struct call_tar
 		program < settings->size ? match_program(run, (const char *)settings->shared + program, settings->size - program, &room) : 0;
 	if (!opened || opened->dialect != LORG_DIALECT_CALL)
 		return 0;
-	call_quick_learn(target, (const char *)settings->shared + program, opened);
+	call_quick_learn(target, declared, (const char *)settings->shared + program, opened);
 	run->caller = caller_address;
 	run->session = session;
 	value_look(&run->look, self, target, run->registers);
+	run->look.declared = declared;
 	uint32_t count = value_simple_arguments(&run->look, opened->arguments, run->arguments);
 	return match_evaluate(run, opened, &call_context, count);
 }

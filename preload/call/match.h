@@ -56,11 +56,11 @@ static inline void match_run_registers(struct match_run *run, const struct call_
 }
 
 /*
- * Evaluates the program of a session (slot) at that offset of the target's control. 1: a clause matched; run->told, run->message and
+ * Evaluates the program of a session (slot) at that offset of the target's control; declared: as in the setting. 1: a clause matched; run->told, run->message and
  * run->evaluation say the rest. 0: none did, or it could not be evaluated.
  */
 HIDDEN int match_call(struct match_run *run, struct thread *self, const struct call_target *target, uint32_t program, uint64_t caller,
-		       uint32_t session);
+		       uint32_t session, uint32_t declared);
 
 /* ---- for runs of other hooks -------------------------------------------- */
 

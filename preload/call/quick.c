@@ -10,6 +10,7 @@
 #include "preload/call/quick.h"
 
 #include "preload/call/match.h"
+#include "preload/core/cpu_time.h"
 
 enum quick { QUICK_NO, QUICK_YES, QUICK_UNKNOWN };
 
@@ -309,7 +310,7 @@ static void learn(struct known_tests *known, const struct arguments *arguments, 
 	}
 }
 
-void call_quick_learn(const struct call_target *target, const void *memory, const struct lorg_match_program *program)
+void call_quick_learn(const struct call_target *target, uint32_t declared, const void *memory, const struct lorg_match_program *program)
 {
 	const uint32_t number = match_number(memory);
 	struct known_tests *known = known_place(target, number);
@@ -320,14 +321,16 @@ void call_quick_learn(const struct call_target *target, const void *memory, cons
 		return;
 	known->memory = memory;
 	known->number = number;
-	arguments.capture = value_captures(target, &arguments.count);
+	arguments.capture = value_captures(target, declared, &arguments.count);
 	learn(known, &arguments, program);
 	/* Release: pairs with the acquire in matches(). */
 	__atomic_store_n(&known->ready, 1, __ATOMIC_RELEASE);
 }
 
-static inline enum quick matches(const struct call_target *target, uint32_t offset, const struct quick_registers *saved, uint64_t caller)
+static inline enum quick matches(const struct call_target *target, const struct lorg_call_setting *setting,
+				 const struct quick_registers *saved, uint64_t caller)
 {
+	const uint32_t offset = setting->program;
 	const struct call_settings *settings = target->settings;
 	const void *memory = (const char *)settings->shared + offset;
 	if (settings->size < sizeof(struct lorg_match_head) || offset > settings->size - sizeof(struct lorg_match_head) || (offset & 7))
@@ -345,7 +348,7 @@ static inline enum quick matches(const struct call_target *target, uint32_t offs
 	if (!program || program->dialect != LORG_DIALECT_CALL)
 		return QUICK_UNKNOWN;
 	arguments.saved = saved;
-	arguments.capture = value_captures(target, &arguments.count);
+	arguments.capture = value_captures(target, setting->declared, &arguments.count);
 	return evaluate(program, &arguments, caller);
 }
 
@@ -394,7 +397,7 @@ static inline uint32_t asked_by(const struct quick_call *call, const struct lorg
 	enum quick range = in_range(call, setting), flags = range != QUICK_NO ? by_flags(call, setting) : QUICK_NO;
 	if (flags == QUICK_NO)
 		return 0;
-	enum quick match = setting->program ? matches(call->target, setting->program, call->saved, call->caller) : QUICK_YES;
+	enum quick match = setting->program ? matches(call->target, setting, call->saved, call->caller) : QUICK_YES;
 	if (match == QUICK_NO)
 		return 0;
 	if (range == QUICK_UNKNOWN || flags == QUICK_UNKNOWN || match == QUICK_UNKNOWN)
@@ -423,6 +426,8 @@ uint32_t call_quick(struct call_target *target, const struct quick_registers *sa
 	uint32_t told = 0;
 	if (!setting || (gate & kept) || !is_usual(self))
 		return QUICK_LONG;
+	if (self->flags_matter)
+		cpu_time_heed(session_flags(self->process, 0));
 	struct quick_call call = {target, saved, self, gate, target->flags & LORG_PLAN_NO_CALLER ? 0 : saved->slot};
 	for (int i = 0; !setting_is_free(setting); i++) {
 		told |= asked_by(&call, setting);

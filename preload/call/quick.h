@@ -30,7 +30,8 @@ HIDDEN uint32_t call_quick(struct call_target *target, const struct quick_regist
 			   const struct lorg_call_setting *first);
 
 /* A program's specification of a call has been opened: what call_quick() may know of the pair. From the long way. */
-HIDDEN void call_quick_learn(const struct call_target *target, const void *memory, const struct lorg_match_program *program);
+HIDDEN void call_quick_learn(const struct call_target *target, uint32_t declared, const void *memory,
+			     const struct lorg_match_program *program);
 
 static inline int64_t sign_extend(uint64_t value, uint32_t size)
 {
@@ -65,12 +66,19 @@ static inline lorg_term value_simple_term(const struct lorg_capture *capture, ui
 	return lorg_fits_small(value) ? lorg_small(value) : LORG_NONE;
 }
 
+/* How many arguments a function of a plan has; declared: of a setting. */
+static inline uint32_t value_count(const struct lorg_plan_function *function, uint32_t declared)
+{
+	uint32_t count = function->arity == LORG_ARITY_UNKNOWN && declared ? declared - 1 : function->argument_count;
+	return count < LORG_CAPTURES ? count : LORG_CAPTURES;
+}
+
 /* The arguments of a function of a plan; *count 0: nothing is known of them. */
-static inline const struct lorg_capture *value_captures(const struct call_target *target, uint32_t *count)
+static inline const struct lorg_capture *value_captures(const struct call_target *target, uint32_t declared, uint32_t *count)
 {
 	const struct lorg_plan *plan = target->plan;
 	const struct lorg_plan_function *function = target->plan_function;
-	*count = !plan || !function ? 0 : function->argument_count < LORG_CAPTURES ? function->argument_count : LORG_CAPTURES;
+	*count = !plan || !function ? 0 : value_count(function, declared);
 	uint64_t at = *count ? (uint64_t)function->arguments - 1 : 0;
 	if (!*count || !function->arguments || at > plan->captures_size ||
 	    plan->captures_size - at < *count * sizeof(struct lorg_capture))

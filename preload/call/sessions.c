@@ -9,6 +9,8 @@
  */
 #include "preload/call/inner.h"
 #include "preload/call/match.h"
+#include "preload/core/cpu_time.h"
+#include "preload/core/lost.h"
 #include "preload/hook.h"
 
 static void set_session(uint64_t sessions[LORG_SESSIONS / 64], uint32_t slot)
@@ -18,6 +20,9 @@ static void set_session(uint64_t sessions[LORG_SESSIONS / 64], uint32_t slot)
 
 /* ---- in ------------------------------------------------------------------------ */
 
+/* One common record for all. */
+enum lean { LEAN_NOT, LEAN_TO_WRITE, LEAN_WRITTEN, LEAN_LOST };
+
 struct telling {
 	struct thread *self;
 	const struct call_thread *call;
@@ -26,13 +31,13 @@ struct telling {
 	uint64_t caller;
 	struct match_run *run;
 	struct call_told *told;
-	int lean; /* one common record for all; 2: it is written */
+	int lean; /* enum lean */
 };
 
 /* A setting as it was when it was looked at: the program may write to it at any time. */
 struct asking {
 	uint32_t slot; /* below LORG_SESSIONS */
-	uint32_t kind, gate, program;
+	uint32_t kind, gate, program, declared;
 };
 
 /* One common record is all that anybody may want. */
@@ -74,7 +79,7 @@ static int ask_program(const struct telling *telling, const struct asking *askin
 			      .exception_trace = (asking->gate & LORG_CALL_RETURN) != 0};
 	if (!asking->program)
 		return 1;
-	if (!match_call(run, telling->self, telling->target, asking->program, telling->caller, asking->slot))
+	if (!match_call(run, telling->self, telling->target, asking->program, telling->caller, asking->slot, asking->declared))
 		return 0;
 	said->tells = run->told;
 	said->return_trace |= run->evaluation.return_trace || run->evaluation.exception_trace;
@@ -99,22 +104,28 @@ static void ask_end(struct call_told *told, const struct asking *asking, const s
 	told->gate |= LORG_CALL_RETURN_TO;
 }
 
+/* 0: it is lost. */
+static int write_lean(struct thread *self, uint32_t function)
+{
+	return event_try_word(self, LORG_EVENT_CALL_ENTRY, function) ||
+	       event_write(self, LORG_EVENT_CALL_ENTRY, &function, sizeof function, 0, 0, 0) != 0;
+}
+
 static void tell(struct telling *telling, const struct asking *asking, const struct said *said, uint32_t flags)
 {
 	const uint32_t kinds = LORG_KIND_LOCAL | LORG_KIND_GLOBAL | LORG_KIND_META;
 	struct call_told *told = telling->told;
 	uint64_t tick = 0;
 	told->gate |= LORG_CALL_ENTRY;
-	if (telling->lean == 2)
+	if (telling->lean == LEAN_TO_WRITE)
+		telling->lean = write_lean(telling->self, telling->target->function) ? LEAN_WRITTEN : LEAN_LOST;
+	if (telling->lean == LEAN_LOST)
+		lost_for_session(telling->self, asking->slot);
+	if (telling->lean)
 		return;
-	if (telling->lean) {
-		event_write_word(telling->self, LORG_EVENT_CALL_ENTRY, telling->target->function);
-		telling->lean = 2;
-		return;
-	}
 	int arity = (flags & LORG_TRACE_ARITY) && !(asking->kind & LORG_KIND_META);
 	tick = value_write_call(telling->self, telling->target, telling->registers, telling->caller,
-				asking->slot | (asking->kind & kinds) << 16, (asking->gate & LORG_CALL_VALUES) != 0, arity, said->message);
+				asking->slot | (asking->kind & kinds) << 16 | asking->declared << LORG_CALL_DECLARED_SHIFT, (asking->gate & LORG_CALL_VALUES) != 0, arity, said->message);
 	if (!told->tick)
 		told->tick = tick;
 }
@@ -122,7 +133,7 @@ static void tell(struct telling *telling, const struct asking *asking, const str
 static void look_at(struct telling *telling, struct lorg_call_setting *setting)
 {
 	const volatile struct lorg_call_setting *shared = setting;
-	const struct asking asking = {shared->session, shared->kind, shared->gate, shared->program};
+	const struct asking asking = {shared->session, shared->kind, shared->gate, shared->program, shared->declared & 31};
 	int meta = (asking.kind & LORG_KIND_META) != 0;
 	struct said said;
 	if (!setting_may_tell(setting, telling->target) || asking.slot >= LORG_SESSIONS || !in_range(telling, setting))
@@ -147,9 +158,10 @@ void sessions_tell_entry(struct thread *self, const struct call_thread *call, co
 			 const struct call_registers *registers, uint64_t caller, int recorded, struct match_run *run,
 			 struct call_told *told)
 {
-	struct telling telling = {self, call, target, registers, caller, run, told, recorded ? 2 : is_lean(target)};
+	struct telling telling = {self, call, target, registers, caller, run, told, recorded ? LEAN_WRITTEN : is_lean(target) ? LEAN_TO_WRITE : LEAN_NOT};
 	uint32_t number = target->control->setting;
 	*told = (struct call_told){0};
+	cpu_time_heed(process_flags(self));
 	for (int i = 0; number && i < SETTINGS_LOOKED_AT; i++) {
 		struct lorg_call_setting *setting = call_setting_at(target->settings, number);
 		if (!setting)
@@ -180,9 +192,12 @@ static uint32_t list_of(const struct thread *self, const uint64_t sessions[LORG_
 static uint32_t list_end(const struct thread *self, const struct call_frame *frame, enum call_asked_set normal,
 			 enum call_asked_set meta, uint32_t list[2 * LORG_SESSIONS])
 {
+	const struct call_asked *asked = __atomic_load_n(&frame->asked, __ATOMIC_RELAXED);
 	uint32_t kind = frame->target->kind & (LORG_KIND_LOCAL | LORG_KIND_GLOBAL);
-	uint32_t count = list_of(self, frame->asked->set[normal], LORG_TRACE_CALL, kind, list);
-	return count + list_of(self, frame->asked->set[meta], 0, kind | LORG_KIND_META, list + count);
+	if (!asked) /* left by a jump that was none, and another call's by now */
+		return 0;
+	uint32_t count = list_of(self, asked->set[normal], LORG_TRACE_CALL, kind, list);
+	return count + list_of(self, asked->set[meta], 0, kind | LORG_KIND_META, list + count);
 }
 
 void sessions_tell_return(struct thread *self, const struct call_frame *frame, const struct call_registers *registers)

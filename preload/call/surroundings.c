@@ -273,7 +273,7 @@ static struct lorg_process *process_of(struct lorg_match_evaluation *evaluation,
 	if ((!is_pid && !lorg_is_atom(wanted)) || node != LORG_NONE)
 		return 0;
 	for (uint32_t chunk = 0; chunk < chunks && chunk < the_arena.chunk_count; chunk++) {
-		if (lorg_chunk_word_state(__atomic_load_n(arena_chunk_control(chunk), __ATOMIC_RELAXED)) != LORG_CHUNK_SLAB)
+		if (!lorg_chunk_word_is_slab_in_use(__atomic_load_n(arena_chunk_control(chunk), __ATOMIC_RELAXED)))
 			continue;
 		for (uint32_t i = 0; i < LORG_SLAB_ENTRIES; i++) {
 			struct lorg_process *process = arena_process(chunk * LORG_SLAB_ENTRIES + i);

@@ -41,6 +41,7 @@ struct writing {
 	const uint64_t *stack;	  /* first stack argument */
 	uintptr_t own_low, own_high; /* of the stack that is surely there */
 	uint32_t text_length;
+	uint32_t declared; /* of the setting that it is written for */
 	uint32_t steps;
 	int64_t result;		  /* of the call, where it has returned and is an integer */
 	uint8_t returned;
@@ -537,7 +538,7 @@ static uint64_t register_word(const struct writing *writing, uint32_t number)
 static const struct lorg_capture *argument_at(const struct writing *writing, uint32_t number)
 {
 	uint64_t at = (uint64_t)writing->function->arguments + (uint64_t)number * sizeof(struct lorg_capture);
-	return writing->function->arguments && number < writing->function->argument_count && at <= UINT32_MAX
+	return writing->function->arguments && number < value_count(writing->function, writing->declared) && at <= UINT32_MAX
 		       ? captured(writing, (uint32_t)at, sizeof(struct lorg_capture))
 		       : 0;
 }
@@ -673,6 +674,7 @@ static void begin_writing(struct writing *writing, struct thread *self, const st
 	writing->own_low = stack;
 	writing->own_high = known_stack_end(self, stack);
 	writing->text_length = the_arena.message_length ? the_arena.message_length : LORG_MESSAGE_LENGTH;
+	writing->declared = 0;
 	writing->steps = 0;
 	writing->result = 0;
 	writing->returned = 0;
@@ -703,8 +705,8 @@ static void write_arguments(struct desk *desk, const struct call_registers *regi
 	const uint64_t integers[6] = {registers->rdi, registers->rsi, registers->rdx, registers->rcx, registers->r8, registers->r9};
 	memcpy(desk->integers, integers, sizeof integers);
 	writing->stack = registers->slot + 1;
-	uint32_t count = writing->plan && writing->function ? writing->function->argument_count : 0;
-	for (uint32_t i = 0; i < count && i < LORG_CAPTURES; i++) {
+	uint32_t count = writing->plan && writing->function ? value_count(writing->function, writing->declared) : 0;
+	for (uint32_t i = 0; i < count; i++) {
 		const struct lorg_capture *capture = argument_at(writing, i);
 		uint32_t before = writing->out.used;
 		if (!capture)
@@ -762,6 +764,7 @@ uint64_t value_write_call(struct thread *self, const struct call_target *target,
 {
 	struct desk desk;
 	open_desk(&desk, self, target, (uintptr_t)registers->slot);
+	desk.writing.declared = (session_kind & LORG_CALL_DECLARED_MASK) >> LORG_CALL_DECLARED_SHIFT;
 	if (with_arguments && !arity)
 		write_arguments(&desk, registers);
 	struct event_bytes terms[] = {{desk.writing.out.bytes, desk.writing.out.used}, message};
@@ -877,12 +880,14 @@ void value_look(struct value_look *look, struct thread *self, const struct call_
 	look->integers[5] = registers->r9;
 	look->self = self;
 	look->target = target;
+	look->declared = 0;
 	look->stack = (uintptr_t)(registers->slot + 1);
 }
 
 static void look_writing(const struct value_look *look, struct writing *writing)
 {
 	begin_writing(writing, look->self, look->target, look->stack - 8);
+	writing->declared = look->declared;
 	writing->integers = look->integers;
 	writing->vectors = look->vectors;
 	writing->stack = (const uint64_t *)look->stack;
@@ -892,7 +897,7 @@ static void look_writing(const struct value_look *look, struct writing *writing)
 uint32_t value_simple_arguments(const struct value_look *look, uint64_t wanted, lorg_term *arguments)
 {
 	uint32_t count;
-	const struct lorg_capture *capture = value_captures(look->target, &count);
+	const struct lorg_capture *capture = value_captures(look->target, look->declared, &count);
 	for (uint32_t i = 0; i < count; i++, capture++)
 		arguments[i] = wanted >> i & 1 && capture->place == LORG_PLACE_INTEGER && capture->index < 6
 				       ? value_simple_term(capture, look->integers[capture->index])

@@ -4,7 +4,8 @@
  *
  * Attaching uses openat, mmap and close alone, which the loader has just used
  * itself: a limit or filter that let the program start lets it attach. Where
- * /proc/COLLECTOR/fd is out of reach, the collector's socket is asked.
+ * /proc/COLLECTOR/fd is out of reach, or has come to be (setuid), the
+ * collector's socket is asked.
  */
 #include "preload/core/arena.h"
 
@@ -15,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 
 #include "preload/core/event.h"
 #include "preload/core/raw.h"
@@ -75,11 +77,38 @@ static int node_is_right(const struct lorg_node *node, uint64_t size)
 	       node->connects.entry_size == sizeof(struct lorg_connect);
 }
 
-/* Takes one ready arena. Waits for the collector to make more, if it can, 2 s at most. */
+enum { WAIT_STEP_NS = 200000, WAIT_STEPS = 10000, WAIT_STEPS_LORGD = 500, WAIT_STEPS_BLIND = 50 };
+static const uint64_t HEARTBEAT_LIMIT_NS = 500000000;
+
+/* How long ago a lorgd has made its last pass. 0: it has just now, or is a private collector, or that cannot be told. */
+static uint64_t silence_ns(const struct lorg_node *node)
+{
+	struct timespec now;
+	uint64_t seen = __atomic_load_n(&node->heartbeat_ns, __ATOMIC_RELAXED);
+	if (!seen || raw_syscall3(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0))
+		return 0;
+	uint64_t now_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return now_ns > seen ? now_ns - seen : 0;
+}
+
+/*
+ * How often to look anew for an arena: 2 s in a recording, whose program is there for it; of a lorgd, which production programs
+ * are not to wait for, a tenth of a second, and not at all where it stands still.
+ */
+static int steps_worth_waiting(const struct lorg_node *node)
+{
+	if (!__atomic_load_n(&node->heartbeat_ns, __ATOMIC_RELAXED))
+		return WAIT_STEPS;
+	if (!system_calls_allowed())
+		return WAIT_STEPS_BLIND;
+	return silence_ns(node) > HEARTBEAT_LIMIT_NS ? 0 : WAIT_STEPS_LORGD;
+}
+
+/* Takes one ready arena. Waits for the collector to make more, if it can, and not for long. */
 static int claim_offer(struct lorg_node *node, struct lorg_offer *claimed)
 {
 	struct lorg_offer *offers = (struct lorg_offer *)((char *)node + node->offers.offset);
-	for (int attempt = 0; attempt < 10000; attempt++) {
+	for (int attempt = 0;; attempt++) {
 		for (uint32_t i = 0; i < node->offers.count; i++) {
 			/* Acquire: pairs with the collector's release store of READY: the other fields are valid. */
 			uint32_t seen = __atomic_load_n(&offers[i].state, __ATOMIC_ACQUIRE);
@@ -92,10 +121,10 @@ static int claim_offer(struct lorg_node *node, struct lorg_offer *claimed)
 				continue;
 			return 0;
 		}
-		if (__atomic_load_n(&node->exhausted, __ATOMIC_RELAXED))
+		if (__atomic_load_n(&node->exhausted, __ATOMIC_RELAXED) || attempt >= steps_worth_waiting(node))
 			break;
 		if (system_calls_allowed())
-			raw_sleep_ns(200000);
+			raw_sleep_ns(WAIT_STEP_NS);
 		else
 			for (int i = 0; i < 5000; i++)
 				__builtin_ia32_pause();
@@ -128,6 +157,8 @@ static int receive_rights(int connection, void *answer, long length, int descrip
 	return -1;
 }
 
+enum { SOCKET_LIMIT_MS = 400 };
+
 /* A connection to the collector's socket, or negative. */
 static long connect_to_collector(const struct lorg_settings *settings)
 {
@@ -138,6 +169,10 @@ static long connect_to_collector(const struct lorg_settings *settings)
 	long connection = raw_syscall3(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (raw_failed(connection))
 		return -1;
+	/* A collector that stands still does not keep the program: neither with its queue full (connect) nor when it does not answer. */
+	const struct timeval limit = {SOCKET_LIMIT_MS / 1000, SOCKET_LIMIT_MS % 1000 * 1000};
+	raw_syscall6(SYS_setsockopt, connection, SOL_SOCKET, SO_SNDTIMEO, (long)&limit, sizeof limit, 0);
+	raw_syscall6(SYS_setsockopt, connection, SOL_SOCKET, SO_RCVTIMEO, (long)&limit, sizeof limit, 0);
 	if (!raw_failed(raw_syscall3(SYS_connect, connection, (long)&address, sizeof address)))
 		return connection;
 	raw_close((int)connection);
@@ -174,20 +209,26 @@ static int ask_for_answer(const struct lorg_settings *settings, uint32_t index, 
 	return ask_with(settings, &words, sizeof words, &answer, sizeof answer, descriptors);
 }
 
-int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int descriptors[2])
+static int open_answer_by_path(const struct lorg_settings *settings, int32_t plan, int32_t control, int descriptors[2])
 {
-	struct lorg_settings settings;
-	arena_reach(&settings);
-	if (!the_arena.by_path)
-		return ask_for_answer(&settings, index, descriptors);
-	descriptors[0] = open_descriptor_for(settings.collector_pid, plan, O_RDONLY);
+	descriptors[0] = open_descriptor_for(settings->collector_pid, plan, O_RDONLY);
 	if (descriptors[0] < 0)
 		return -1;
-	descriptors[1] = open_descriptor_of(settings.collector_pid, control);
+	descriptors[1] = open_descriptor_of(settings->collector_pid, control);
 	if (descriptors[1] >= 0)
 		return 0;
 	raw_close(descriptors[0]);
 	return -1;
+}
+
+/* Who has given up root since it attached reaches the collector by its socket alone. */
+int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int descriptors[2])
+{
+	struct lorg_settings settings;
+	arena_reach(&settings);
+	if (the_arena.by_path && open_answer_by_path(&settings, plan, control, descriptors) == 0)
+		return 0;
+	return ask_for_answer(&settings, index, descriptors);
 }
 
 int arena_collector_is_away(void)
@@ -200,12 +241,26 @@ int arena_collector_is_away(void)
 	return __atomic_load_n(&the_arena.shared->detached, __ATOMIC_RELAXED) || (now > seen && now - seen > long_ns);
 }
 
+/*
+ * A lorgd stands still, or its keeper stands in for it, which has a process and descriptors, too. Not as soon as a program is
+ * to be told that there are no more arenas: on a busy machine a pass may take longer than that.
+ */
+static int nobody_answers(void)
+{
+	const uint64_t keeper_ns = 100000000, long_ns = 1000000000;
+	const struct lorg_node *node = the_arena.node;
+	return node && silence_ns(node) > (__atomic_load_n(&node->exhausted, __ATOMIC_RELAXED) ? keeper_ns : long_ns);
+}
+
 int arena_collector_lives(void)
 {
 	struct lorg_settings settings;
+	if (nobody_answers())
+		return 0;
 	arena_reach(&settings);
-	long descriptor = the_arena.by_path ? open_descriptor_for(settings.collector_pid, settings.node_descriptor, O_RDONLY)
-					    : connect_to_collector(&settings);
+	long descriptor = the_arena.by_path ? open_descriptor_for(settings.collector_pid, settings.node_descriptor, O_RDONLY) : -1;
+	if (descriptor < 0)
+		descriptor = connect_to_collector(&settings);
 	if (descriptor < 0)
 		return 0;
 	raw_close((int)descriptor);

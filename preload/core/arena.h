@@ -125,7 +125,7 @@ HIDDEN int arena_open_answer(uint32_t index, int32_t plan, int32_t control, int 
 /* True where nobody has looked into the arena for some seconds: a lorgd that has died may be started again. No system call. */
 HIDDEN int arena_collector_is_away(void);
 
-/* True if the collector's process is still there. Makes system calls. */
+/* True if the collector's process is still there and answers. Makes system calls. */
 HIDDEN int arena_collector_lives(void);
 
 /* Address of a byte of the arena, or NULL where it is not mapped. */

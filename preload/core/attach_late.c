@@ -157,6 +157,7 @@ static void hook(struct lorg_late_words *words)
 		return;
 	}
 	handlers_cover();
+	late_slots_settle(); /* last: it lets time pass */
 	words->count = (uint32_t)count;
 	answer(words, LORG_LATE_DONE, "");
 }
@@ -193,8 +194,9 @@ static void detach(struct lorg_late_words *words)
 
 static void place(struct lorg_late_words *words)
 {
-	switch (patch_modules_try()) {
-	case PATCH_PLACED: answer(words, LORG_LATE_DONE, ""); break;
+	const char *why = 0;
+	switch (patch_modules_try(&why)) {
+	case PATCH_PLACED: answer(words, LORG_LATE_DONE, why ? why : ""); break;
 	case PATCH_AGAIN: answer(words, LORG_LATE_AGAIN, ""); break;
 	default: answer(words, LORG_LATE_REFUSED, "nothing can be placed in it"); break;
 	}
@@ -211,6 +213,41 @@ static void carry_out(uint32_t what, struct lorg_late_words *words)
 	}
 }
 
+/* ---- the end ------------------------------------------------------------------------ */
+
+enum { END_STEP_NS = 100000, END_STEPS = 20000, STEPS_A_LOOK = 100 };
+
+/* True where that cannot be told. */
+static int has_tracer(void)
+{
+	static const char wanted[] = "TracerPid:\t";
+	char status[1024];
+	long fd = raw_openat("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
+	if (raw_failed(fd))
+		return 1;
+	long length = raw_syscall3(SYS_read, fd, (long)status, sizeof status - 1);
+	raw_close((int)fd);
+	status[raw_failed(length) ? 0 : length] = 0;
+	for (const char *at = status; *at; at++)
+		if (text_begins(at, wanted))
+			return at[sizeof wanted - 1] != '0';
+	return 1;
+}
+
+/* The tracer stops the thread here, and sees from then on to its way back. */
+static void let_tracer_take_over(struct lorg_late_words *words)
+{
+	if (!__atomic_load_n(&words->watched, __ATOMIC_ACQUIRE))
+		return;
+	/* Release: who sees it sees the answer. */
+	__atomic_store_n(&words->ending, 1, __ATOMIC_RELEASE);
+	for (int step = 1; step < END_STEPS && __atomic_load_n(&words->watched, __ATOMIC_ACQUIRE); step++) {
+		raw_sleep_ns(END_STEP_NS);
+		if (step % STEPS_A_LOOK == 0 && !has_tracer())
+			return;
+	}
+}
+
 /* errno is the thread's, and is put back from outside, too; here for who calls it otherwise. */
 long remote_entry(uint32_t what, uint64_t address)
 {
@@ -218,10 +255,12 @@ long remote_entry(uint32_t what, uint64_t address)
 	struct lorg_late_words *words = address ? (struct lorg_late_words *)address : &own;
 	if (this_thread.busy || this_thread.claiming || this_thread.vfork_child) {
 		answer(words, LORG_LATE_AGAIN, "");
-		return LORG_LATE_AGAIN;
+	} else {
+		int saved_errno = *hook_errno();
+		carry_out(what, words);
+		*hook_errno() = saved_errno;
 	}
-	int saved_errno = *hook_errno();
-	carry_out(what, words);
-	*hook_errno() = saved_errno;
+	if (address)
+		let_tracer_take_over(words);
 	return words->answer;
 }

@@ -59,6 +59,8 @@ static int take_over(struct lorg_channel *entry, uint64_t key, enum lorg_driver 
 		return 0;
 	__atomic_store_n(&entry->generation, entry->generation + 1, __ATOMIC_RELEASE);
 	entry->sent.offset = entry->received.offset = 0;
+	entry->sent.looks = entry->received.looks = entry->sent.waiting = 0;
+	entry->sent.since = entry->sent.under_way = 0;
 	entry->alias = 0;
 	entry->listens = entry->accepting = 0;
 	entry->driver = driver;

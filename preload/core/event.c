@@ -8,8 +8,10 @@
  * (without lock: they share a thread), and re-read afterwards.
  */
 #include "preload/call/call.h"
+#include "preload/core/cpu_time.h"
 #include "preload/core/definitions.h"
 #include "preload/core/event.h"
+#include "preload/core/lost.h"
 
 #include <sys/uio.h>
 #include <time.h>
@@ -49,7 +51,7 @@ static uint64_t ticks_of_ns(uint64_t ns)
 /* ---- chunks ---- */
 
 /* An EXIT is tried again behind whatever comes after it: it is one event all the same. */
-static void count_lost(struct thread *self, uint16_t id)
+static void count_lost(struct thread *self, uint16_t id, const void *fields)
 {
 	if (id == LORG_EVENT_EXIT) {
 		self->process->exit_lost = 1;
@@ -57,6 +59,8 @@ static void count_lost(struct thread *self, uint16_t id)
 	}
 	/* One instruction: a handler's own losses are not overwritten. */
 	__asm__ volatile("incq %0" : "+m"(self->process->lost) : : "cc");
+	if (the_arena.live)
+		lost_event(self, id, fields);
 }
 
 /* What has been lost and no chunk tells yet. It is the caller's chunk that tells it: a handler's does not, too. */
@@ -329,9 +333,10 @@ static int still_owner(struct thread *self)
 /* ---- extended events ---- */
 
 /* The offset of `size` bytes for an event in *packet; 0: none, and it is counted. */
-static uint32_t reserve(struct thread *self, uint16_t id, uint32_t size, uint64_t *tick, struct lorg_packet **packet)
+static uint32_t reserve(struct thread *self, uint16_t id, const void *fields, uint32_t size, uint64_t *tick,
+			struct lorg_packet **packet)
 {
-	for (int attempt = 0; attempt < 3 && size <= UINT16_MAX - 7; attempt++) {
+	for (int attempt = 0; attempt < 3 && size <= EVENT_LONGEST; attempt++) {
 		*packet = self->packet;
 		uint32_t at = *packet ? event_reserve_in(*packet, size, UINT64_MAX, tick) : 0;
 		if (at)
@@ -343,13 +348,32 @@ static uint32_t reserve(struct thread *self, uint16_t id, uint32_t size, uint64_
 		if (next_packet(self))
 			break;
 	}
-	count_lost(self, id);
+	count_lost(self, id, fields);
 	return 0;
 }
 
 static uint64_t first_word(uint16_t id, uint32_t length)
 {
 	return LORG_EVENT_EXTENDED | (uint64_t)id << 32 | (uint64_t)length << 48;
+}
+
+/*
+ * The CPU time in front of an event. Until it is committed, which is after the event, nothing behind it is read: so whoever
+ * takes the one takes the other.
+ */
+enum { CPU_TIME_LENGTH = sizeof(struct lorg_extended) + sizeof(struct lorg_event_CPU_TIME) };
+
+static void open_cpu_time(char *event, uint32_t both)
+{
+	__atomic_store_n((uint64_t *)event, first_word(LORG_EVENT_FILLER, both), __ATOMIC_RELAXED);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static void commit_cpu_time(char *event, const struct lorg_event_CPU_TIME *time, uint64_t tick)
+{
+	memcpy(event + 8, &tick, 8);
+	memcpy(event + sizeof(struct lorg_extended), time, sizeof *time);
+	__atomic_store_n((uint64_t *)event, first_word(LORG_EVENT_CPU_TIME, CPU_TIME_LENGTH), __ATOMIC_RELEASE);
 }
 
 uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint32_t size, const struct event_bytes *bytes,
@@ -370,12 +394,17 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 	length = (length + 7) & ~7u;
 	if (again)
 		event_withdraw_exit(self);
-	uint32_t at = reserve(self, id, length, &tick, &packet);
+	struct lorg_event_CPU_TIME time;
+	uint32_t before = __builtin_expect(self->cpu_times, 0) && cpu_time_is_for(id) && cpu_time_now(&time) ? CPU_TIME_LENGTH : 0;
+	uint32_t at = reserve(self, id, fields, before + length, &tick, &packet);
 	if (!at) {
 		if (again)
 			event_write_exit(self);
 		return 0;
 	}
+	if (before)
+		open_cpu_time((char *)packet + at, before + length);
+	at += before;
 	char *event = (char *)packet + at;
 	uint64_t *word = (uint64_t *)event;
 	__atomic_store_n(word, first_word(LORG_EVENT_FILLER, length), __ATOMIC_RELAXED);
@@ -392,7 +421,11 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 	__atomic_store_n(word, first_word(id, length), __ATOMIC_RELEASE);
 	if (position)
 		*position = self->packet == packet ? at : 0;
-	event_written(self, packet, length);
+	if (before) {
+		cpu_time_of_entry(&time, id, fields, tick);
+		commit_cpu_time(event - before, &time, tick);
+	}
+	event_written(self, packet, before + length);
 	if (again)
 		event_write_exit(self);
 	return tick;

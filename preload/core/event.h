@@ -49,8 +49,11 @@ HIDDEN void event_write_compact_slow(struct thread *self, uint32_t id, uint64_t 
 /* The same for more of them. */
 HIDDEN void event_write_fields_slow(struct thread *self, uint32_t id, const void *fields, uint32_t size);
 
+enum { EVENT_LONGEST = LORG_CHUNK_SIZE - LORG_PACKET_HEAD /* an empty chunk */ };
+_Static_assert(EVENT_LONGEST <= UINT16_MAX, "an event's length is told in 16 bits");
+
 /*
- * Moves the position by `size` and stamps, in one step. Returns the offset, or 0 when the chunk has no room (or was
+ * Moves the position by `size`, at most EVENT_LONGEST, and stamps, in one step. Returns the offset, or 0 when the chunk has no room (or was
  * wiped), or when more than `pause` ticks have passed since the event before. *tick gets the stamp.
  */
 static inline uint32_t event_reserve_in(struct lorg_packet *packet, uint32_t size, uint64_t pause, uint64_t *tick)
@@ -132,7 +135,7 @@ static inline __attribute__((always_inline)) void event_write_compact(struct thr
 	struct lorg_packet *packet = self->packet;
 	const uint32_t length = 4 + size;
 	uint64_t tick;
-	uint32_t at = packet && !self->ending ? event_reserve_in(packet, length, LORG_TICK_MASK, &tick) : 0;
+	uint32_t at = packet && !self->long_way ? event_reserve_in(packet, length, LORG_TICK_MASK, &tick) : 0;
 	if (__builtin_expect(at == 0, 0)) {
 		event_write_fields_slow(self, id, fields, size);
 		return;
@@ -171,7 +174,7 @@ static inline int event_open(struct thread *self, struct event_place *place, uin
 	uint64_t tick;
 	uint32_t length = (uint32_t)(sizeof(struct lorg_extended) + size + 7) & ~7u;
 	struct lorg_packet *packet = self->packet;
-	if (__builtin_expect(!packet || self->ending || length > UINT16_MAX - 7, 0))
+	if (__builtin_expect(!packet || self->long_way || length > EVENT_LONGEST, 0))
 		return 0;
 	uint32_t at = event_reserve_in(packet, length, UINT64_MAX, &tick);
 	if (__builtin_expect(!at, 0))
@@ -224,7 +227,7 @@ static inline __attribute__((always_inline)) uint64_t event_write_fixed(struct t
 	uint32_t length = ((uint32_t)sizeof(struct lorg_extended) + size + 7) & ~7u;
 	struct lorg_packet *packet = self->packet;
 	uint64_t tick;
-	uint32_t at = packet && !self->ending ? event_reserve_in(packet, length, UINT64_MAX, &tick) : 0;
+	uint32_t at = packet && !self->long_way ? event_reserve_in(packet, length, UINT64_MAX, &tick) : 0;
 	if (__builtin_expect(at == 0, 0))
 		return event_write(self, id, fields, size, 0, 0, 0);
 	char *event = (char *)packet + at;

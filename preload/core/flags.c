@@ -2,6 +2,7 @@
 /* flags.c: see flags.h. */
 #include "preload/core/flags.h"
 
+#include "preload/core/cpu_time.h"
 #include "preload/hook.h"
 
 enum {
@@ -84,12 +85,15 @@ int flags_change(struct thread *self, struct lorg_process *process, uint32_t slo
 static uint32_t flags_of_program(const struct lorg_image *image, uint32_t image_index, uint32_t slot)
 {
 	const struct lorg_table *table = &the_arena.shared->program_flags;
-	uint32_t flags = 0, count = table->count < LORG_PROGRAM_FLAGS ? table->count : LORG_PROGRAM_FLAGS;
+	/* Once: the program may write there at any time. */
+	const uint64_t offset = __atomic_load_n(&table->offset, __ATOMIC_RELAXED);
+	uint32_t flags = 0, count = __atomic_load_n(&table->count, __ATOMIC_RELAXED);
 	uint64_t id;
+	count = count < LORG_PROGRAM_FLAGS ? count : LORG_PROGRAM_FLAGS;
 	if (!image || !count || table->entry_size != sizeof(struct lorg_program_flags) ||
-	    table->offset > the_arena.chunks_offset - count * sizeof(struct lorg_program_flags))
+	    offset > the_arena.chunks_offset - count * sizeof(struct lorg_program_flags))
 		return 0;
-	const struct lorg_program_flags *entry = (const void *)((char *)the_arena.shared + table->offset);
+	const struct lorg_program_flags *entry = (const void *)((char *)the_arena.shared + offset);
 	memcpy(&id, image->id, sizeof id);
 	for (uint32_t i = 0; i < count; i++)
 		/* Acquire: the image is written last. */
@@ -172,6 +176,7 @@ void flags_inherit(struct lorg_process *child, const struct lorg_process *maker)
 	for (uint32_t slot = used ? 1 : 0; slot < (used ? used : 1); slot++)
 		inherit_slot(child, maker, slot);
 	flags_unite(child);
+	child->token = maker->token; /* a birth is a message, too */
 }
 
 void flags_spawned(struct thread *self)
@@ -220,7 +225,12 @@ uint8_t gate_by_flags(const struct thread *self, uint8_t gate)
 		shut |= LORG_GATE_RUNNING;
 	if (the_arena.live && !(flags & (LORG_TRACE_RUNNING_PROCS | LORG_TRACE_RUNNING_PORTS)))
 		shut |= LORG_GATE_ALL;
-	return gate & (uint8_t)~shut;
+	gate &= (uint8_t)~shut;
+	if (self->flags_matter)
+		cpu_time_heed(flags);
+	if (__builtin_expect(self->cpu_times && gate, 0))
+		cpu_time_entry();
+	return gate;
 }
 
 int flags_want(uint32_t mask)
@@ -237,8 +247,10 @@ void flags_tell(struct thread *self)
 	struct lorg_process *process = self->process;
 	uint32_t used = the_arena.flags_matter ? sessions_used() : 0;
 	/* The entry is seen as alive before its flags are read: who changes them and finds it being born is told of here. */
-	if (used)
+	if (used) {
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		cpu_time_heed(process_flags(self));
+	}
 	for (uint32_t slot = 1; slot < used; slot++) {
 		uint32_t flags = session_flags(process, slot);
 		if (flags)
@@ -270,9 +282,10 @@ static char *append_hex(char *to, const char *end, uint64_t value)
 
 char *flags_to_text(char *to, const char *end, const struct lorg_process *process)
 {
-	uint32_t used = sessions_used();
-	if (!process || !the_arena.flags_matter)
+	/* Without a collector there is nothing to look at. */
+	if (!process || !the_arena.shared || !the_arena.flags_matter)
 		return to;
+	const uint32_t used = sessions_used();
 	for (uint32_t slot = used ? 1 : 0; slot < (used ? used : 1); slot++) {
 		uint32_t flags = session_flags(process, slot);
 		if (!flags)

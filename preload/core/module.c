@@ -8,6 +8,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include "preload/core/build_id.h"
 #include "preload/core/event.h"
 #include "preload/core/raw.h"
 #include "preload/resolve/resolve.h"
@@ -28,32 +29,11 @@ struct module {
 	uint32_t build_id_length;
 };
 
-static void find_build_id(struct module *module, uint64_t note, uint64_t size)
-{
-	uint8_t bytes[512];
-	uint32_t length = size < sizeof bytes ? (uint32_t)size : sizeof bytes;
-	if (memory_peek(bytes, (void *)note, length) != length)
-		return;
-	for (uint32_t at = 0; at + 12 <= length;) {
-		uint32_t head[3];
-		memcpy(head, bytes + at, sizeof head);
-		uint64_t name = (head[0] + 3ull) & ~3ull, data = (head[1] + 3ull) & ~3ull;
-		if (at + 12 + name + data > length)
-			return;
-		if (head[2] == NT_GNU_BUILD_ID && head[0] == 4 && !memcmp(bytes + at + 12, "GNU", 4)) {
-			module->build_id_length = head[1] < sizeof module->build_id ? head[1] : sizeof module->build_id;
-			memcpy(module->build_id, bytes + at + 12 + name, module->build_id_length);
-			return;
-		}
-		at += 12 + (uint32_t)name + (uint32_t)data;
-	}
-}
-
 static void take_program_header(struct module *module, const ElfW(Phdr) *header)
 {
 	uint64_t start = module->base + header->p_vaddr;
 	if (header->p_type == PT_NOTE && !module->build_id_length)
-		find_build_id(module, start, header->p_memsz);
+		module->build_id_length = build_id_in(start, header->p_memsz, module->build_id, sizeof module->build_id);
 	if (header->p_type != PT_LOAD)
 		return;
 	if (start < module->start)

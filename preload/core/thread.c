@@ -193,9 +193,44 @@ static struct lorg_process *take_in_slab(uint32_t chunk)
 		    !__atomic_compare_exchange_n(&process->state, &expected, LORG_PROCESS_STARTING, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			continue;
 		process->index = index;
+		/* The collector looks at its entries again, before this one is told of: see LORG_SLAB_IN_USE. */
+		uint64_t in_use = lorg_chunk_word(LORG_CHUNK_SLAB, 0, LORG_SLAB_IN_USE), *control = arena_chunk_control(chunk);
+		if (__atomic_load_n(control, __ATOMIC_RELAXED) != in_use)
+			__atomic_store_n(control, in_use, __ATOMIC_RELEASE);
 		return process;
 	}
 	return 0;
+}
+
+/* One that the collector has found empty: also of a fork child that has ended, of whose slabs nobody else knows. */
+static uint32_t take_empty_slab(void)
+{
+	uint32_t used = __atomic_load_n(&the_arena.shared->chunk_high_water, __ATOMIC_RELAXED);
+	uint32_t mapped = __atomic_load_n(&the_arena.mapped_chunks, __ATOMIC_ACQUIRE);
+	for (uint32_t chunk = 0; chunk < used && chunk < mapped; chunk++) {
+		uint64_t empty = lorg_chunk_word(LORG_CHUNK_SLAB, 0, 0), in_use = lorg_chunk_word(LORG_CHUNK_SLAB, 0, LORG_SLAB_IN_USE);
+		uint64_t *control = arena_chunk_control(chunk);
+		/* Acquire: pairs with the collector's store when it had let the entries go. */
+		if (__atomic_load_n(control, __ATOMIC_RELAXED) == empty &&
+		    __atomic_compare_exchange_n(control, &empty, in_use, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return chunk;
+	}
+	return UINT32_MAX;
+}
+
+static void remember_slab(uint32_t chunk)
+{
+	uint32_t count = __atomic_load_n(&slab_count, __ATOMIC_RELAXED), at = 0;
+	if (count > sizeof slabs / sizeof *slabs)
+		count = sizeof slabs / sizeof *slabs;
+	while (at < count && __atomic_load_n(&slabs[at], __ATOMIC_RELAXED) != chunk + 1)
+		at++;
+	if (at == count)
+		at = __atomic_fetch_add(&slab_count, 1, __ATOMIC_RELAXED);
+	if (at < sizeof slabs / sizeof *slabs) {
+		__atomic_store_n(&slabs[at], chunk + 1, __ATOMIC_RELEASE);
+		__atomic_store_n(&slab_hint, at, __ATOMIC_RELAXED);
+	}
 }
 
 /* While nobody gives entries back, threads that come and go must not use up memory: they get one when a call of theirs is asked for. */
@@ -203,15 +238,18 @@ static struct lorg_process *take_in_new_slab(void)
 {
 	if (the_arena.live && arena_collector_is_away())
 		return 0;
-	uint32_t chunk = arena_take_chunk(LORG_CHUNK_SLAB, 0, 0);
-	if (chunk == UINT32_MAX)
-		return 0;
-	uint32_t at = __atomic_fetch_add(&slab_count, 1, __ATOMIC_RELAXED);
-	if (at < sizeof slabs / sizeof *slabs) {
-		__atomic_store_n(&slabs[at], chunk + 1, __ATOMIC_RELEASE);
-		__atomic_store_n(&slab_hint, at, __ATOMIC_RELAXED);
+	struct lorg_process *process = 0;
+	/* Others may know a slab that was empty, too, and be faster. */
+	for (int attempt = 0; attempt < 4 && !process; attempt++) {
+		uint32_t chunk = attempt < 3 ? take_empty_slab() : UINT32_MAX;
+		if (chunk == UINT32_MAX)
+			chunk = arena_take_chunk(LORG_CHUNK_SLAB, 0, LORG_SLAB_IN_USE);
+		if (chunk == UINT32_MAX)
+			return 0;
+		remember_slab(chunk);
+		process = take_in_slab(chunk);
 	}
-	return take_in_slab(chunk);
+	return process;
 }
 
 static struct lorg_process *process_take(uint32_t image_index)
@@ -548,6 +586,8 @@ static void write_spawned(struct thread *self, const struct lorg_image *image, e
 {
 	struct event_bytes bytes[] = {{birth->file, birth->file_length}, {birth->argv, birth->argv_length}};
 	struct lorg_event_SPAWNED event = {.caller = birth->caller,
+					   .routine = birth->routine,
+					   .argument = birth->argument,
 					   .how = how,
 					   .parent_pid = image->parent_pid,
 					   .parent_tid = parent_tid,
@@ -565,9 +605,10 @@ void program_fork_child(uint32_t reserved, enum lorg_birth how)
 	struct call_thread *call = self->call;
 	uint32_t parent = self->process_index, parent_tid = self->process ? self->process->own_tid : 0;
 	struct lorg_process *from = self->process ? arena_process(parent) : 0, *maker = reserved == UINT32_MAX ? 0 : from;
-	/* Its own fork, where the maker's is told. */
-	int is_told = maker && (uint32_t)maker->spawning.child == (LORG_SPAWNING_IMAGE | (reserved + 1));
-	const struct thread_birth birth = {.caller = is_told ? maker->spawning.caller : 0};
+	/* Of our copy of the maker's storage: the maker goes on meanwhile. */
+	struct thread_birth birth = {.caller = 0};
+	if (maker)
+		birth = (struct thread_birth){.caller = self->fork_caller, .routine = self->fork_routine, .argument = self->fork_argument};
 	memset(self, 0, sizeof *self);
 	self->claiming = 1;
 	self->begun = 1;

@@ -25,6 +25,12 @@ enum thread_off {
 
 struct call_thread;
 
+/* CPU time of the program when a hook was entered; core/cpu_time.c. */
+enum { CPU_TIME_ENTRIES = 3 };
+struct cpu_time_entry {
+	uint64_t tick, ns;
+};
+
 /* Thread-local, initial-exec, all zero at first. Small: it stands in the static TLS block of every thread. */
 struct thread {
 	struct lorg_packet *packet;   /* chunk being filled, NULL: none */
@@ -34,7 +40,13 @@ struct thread {
 		struct {
 			uint16_t off;	      /* enum thread_off; nonzero: thread_claim decides at every event */
 			uint16_t no_clock;    /* 1: reading the TSC would fault (strict seccomp) */
-			uint16_t ending;      /* 1: its exit is written; see thread_exit() */
+			union {
+				struct {
+					uint8_t ending;	   /* 1: its exit is written; see thread_exit() */
+					uint8_t cpu_times; /* 1: each event is told with the program's CPU time */
+				};
+				uint16_t long_way; /* not 0: events are written by event_write(), and by nothing else */
+			};
 			uint16_t other_clock; /* 1: the trace's clock is not the TSC */
 		};
 		uint64_t not_plain;
@@ -46,6 +58,7 @@ struct thread {
 	uint32_t exit_position;	      /* of the exit event in the current chunk, 0 none */
 	uint32_t vfork_child;	      /* 1: this is a vfork child on its parent's TLS */
 	uint32_t claiming;	      /* guards thread_claim against itself in signal handlers */
+	uint8_t match_depth;	      /* evaluations of match specifications under way, handlers' included; call/surroundings.c */
 	uint64_t last_tick;	      /* of the chunk it has left; time goes on from there where no clock may be read */
 	uint32_t sequence;	      /* of the newest chunk taken */
 	uint32_t waited_in_vain;      /* 1: the last wait for a chunk ran out; no more waiting until one is had */
@@ -57,19 +70,19 @@ struct thread {
 		};
 		uint64_t guarded;
 	};
-	uint8_t match_depth;	      /* evaluations of match specifications under way, handlers' included; call/surroundings.c */
 	uintptr_t match_frames[2];    /* where their frames are on the stack */
 	uint32_t allocating;	      /* hook + 1 of the operator new whose malloc has not come yet; allocator.c */
 	uint32_t freeing;	      /* 1: inside operator delete, whose free is not told again */
 	uint32_t heap_looked_at;      /* 64 KiB steps of allocated words at which the heap's growth was last looked at */
-	uintptr_t allocation_caller;  /* of that operator new */
+	uint32_t start_hook;	      /* hook that made this thread; spawn */
+	uintptr_t allocation_caller;  /* of the operator new in `allocating` */
 	const void *rethrown;	      /* C++ exception that its handler has thrown again and none has caught; exception.c */
 	uint32_t moves;		      /* of the arena that it has followed; make_way.h */
 	uint32_t fork_image;	      /* index + 1 of the image reserved for the child of a fork under way; 0: none */
 	uint32_t fork_how;	      /* enum lorg_birth of that child */
-	uint32_t start_hook;	      /* hook that made this thread; spawn */
-	uint64_t runs_since;	      /* tick of its last return from a call that may wait; 0: not known (hooks/monitor.c) */
-	uint32_t runs_after;	      /* and that call's hook */
+	uintptr_t fork_caller, fork_routine, fork_argument; /* who calls for it; where the child begins (clone), 0: there */
+	struct cpu_time_entry cpu_entries[CPU_TIME_ENTRIES];
+	uint32_t cpu_entry_next;
 	uint32_t begun;		      /* 1: nobody announces it any more: it has taken its entry, or is a program's first */
 	struct {
 		struct lorg_packet *packet;
@@ -191,7 +204,7 @@ HIDDEN void program_fork_parent(uint32_t image_index, int child_pid);
 
 /* What SPAWNED tells of a child beside, as its maker's SPAWN does. */
 struct thread_birth {
-	uint64_t caller;
+	uint64_t caller, routine, argument;
 	const void *file, *argv; /* readable; the strings of argv stand one after the other */
 	uint32_t file_length, argv_length;
 };

@@ -298,7 +298,7 @@ static inline void write_line(struct thread *self, uint32_t id, uint32_t slot, u
 	enum { SIZE = 16 };
 	struct lorg_packet *packet = self->packet;
 	uint64_t tick;
-	uint32_t at = packet && !self->ending ? event_reserve_in(packet, SIZE, LORG_TICK_MASK, &tick) : 0;
+	uint32_t at = packet && !self->long_way ? event_reserve_in(packet, SIZE, LORG_TICK_MASK, &tick) : 0;
 	if (__builtin_expect(at == 0, 0)) {
 		event_write_compact_slow(self, id, slot | (uint64_t)line << 32, 8);
 		return;

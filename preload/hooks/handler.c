@@ -161,7 +161,10 @@ static __attribute__((noinline)) void tell_receipt(int signal, const siginfo_t *
 {
 	struct thread *self = thread_self();
 	struct lorg_event_SIGNAL_RECEIVED event = {.signal = (uint32_t)signal, .hook = HOOK_sigaction};
-	if (!self || !session_wants(LORG_MASK_RECEIVE))
+	if (!self)
+		return;
+	arena_look(); /* no call of this program's may have passed a hook since somebody asked */
+	if (!session_wants(LORG_MASK_RECEIVE))
 		return;
 	if (information) {
 		event.code = information->si_code;

@@ -26,6 +26,7 @@
 #include "preload/hooks/port_table.h"
 #include "preload/hooks/running.h"
 #include "preload/hooks/timeout.h"
+#include "preload/hooks/token.h"
 
 enum {
 	MESSAGE_PIECES = 64,        /* pieces of memory that one event is gathered from; more are cut */
@@ -317,6 +318,13 @@ static inline int plain_may_wait(const struct hook_call *call, int nonblocking)
 	return may_wait(call, nonblocking);
 }
 
+/* Where a message is going, as far as it is known before it is sent. */
+static void tokens_begin(struct hook_call *call, const struct end *end)
+{
+	if (call->hook->role == ROLE_send && (call->gate & LORG_GATE_MESSAGE) && end->kind == PORT_KIND_PORT)
+		token_departs(call, call->hook->argument.address < 0 && !is_posix_queue_call(call) ? end->channel_out : 0);
+}
+
 static void enter(struct hook_call *call)
 {
 	__builtin_memset(call->scratch, 0, sizeof call->scratch);
@@ -337,6 +345,8 @@ static void enter(struct hook_call *call)
 	call->scratch[SCRATCH_LIMIT] = port->receive_limit_ms;
 	port_in(call, fd, end);
 	take_before(call);
+	if (__builtin_expect(call->tokens, 0))
+		tokens_begin(call, end);
 	begin(call, (uint64_t)(uint32_t)fd, may_wait(call, port->nonblocking));
 }
 
@@ -374,6 +384,8 @@ void message_enter(struct hook_call *call)
 	port_in(call, fd, end);
 	if (call->hook->role == ROLE_send && (call->gate & LORG_GATE_MESSAGE))
 		take_buffer(call, (const void *)call->argument[1], call->argument[2]);
+	if (__builtin_expect(call->tokens, 0))
+		tokens_begin(call, end);
 	begin(call, (uint64_t)(uint32_t)fd, plain_may_wait(call, port->nonblocking));
 	call->scratch[SCRATCH_STATE] |= is_common(call, end) ? STATE_PLAIN | STATE_COMMON : STATE_PLAIN;
 }
@@ -634,16 +646,24 @@ static inline struct place known_place(const struct hook_call *call, uint32_t ch
 	return stale_place(call);
 }
 
-static inline struct place sent_place(const struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
+static inline struct place sent_place(struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
 {
-	return known_place(call, channel, channel_advance(channel, distance(end, bytes), call->entry));
+	struct place where = known_place(call, channel, channel_advance(channel, distance(end, bytes), call->entry));
+	if (__builtin_expect(call->tokens, 0))
+		token_sent(call, (uint32_t)where.channel, where.offset, distance(end, bytes));
+	return where;
 }
 
-static inline struct place received_place(const struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
+static inline struct place received_place(struct hook_call *call, const struct end *end, uint32_t channel, uint64_t bytes)
 {
+	struct place where;
 	if (end->driver == LORG_DRIVER_EVENTFD) /* takes whatever was added so far: the newest is its cause */
-		return known_place(call, channel, channel_newest(channel, bytes));
-	return known_place(call, channel, channel_advance_received(channel, distance(end, bytes), call->entry));
+		where = known_place(call, channel, channel_newest(channel, bytes));
+	else
+		where = known_place(call, channel, channel_advance_received(channel, distance(end, bytes), call->entry));
+	if (__builtin_expect(call->tokens, 0))
+		token_arrived(call, (uint32_t)where.channel, where.offset, distance(end, bytes));
+	return where;
 }
 
 /* A queue is first in, first out within each of its priorities or types only. */
@@ -810,6 +830,20 @@ static int write_short(struct hook_call *call, int sends, uint64_t object, const
 	return 1;
 }
 
+/* What seq_trace(3) tells of a message that has a token: of the same bytes as the message itself, before that. */
+static void write_sequence(struct hook_call *call, const struct lorg_event_SEND *message, const struct pieces *pieces)
+{
+	struct lorg_event_SEQ_TRACE event;
+	if (!token_tells(call, &event))
+		return;
+	event.object = message->object;
+	event.generation = message->generation;
+	event.bytes = message->bytes;
+	event.address_length = message->address_length;
+	event.message_length = message->message_length;
+	event_write(call->self, LORG_EVENT_SEQ_TRACE, &event, sizeof event, pieces->at, pieces->count, 0);
+}
+
 /* `where` comes first: to number the bytes is a locked operation, which would wait for what has been written before it. */
 static void write_message(struct hook_call *call, int sends, uint64_t object, const struct end *end, const struct message *message,
 			  struct place where, const struct matched_event *matched)
@@ -817,7 +851,7 @@ static void write_message(struct hook_call *call, int sends, uint64_t object, co
 	struct pieces pieces;
 	struct event_bytes value = matched->value;
 	gather(&pieces, call->self, message);
-	if (!value.length && !matched->session && write_short(call, sends, object, end, message, &pieces, where)) {
+	if (!value.length && !matched->session && !call->token_told && write_short(call, sends, object, end, message, &pieces, where)) {
 		release_pieces(call->self, &pieces);
 		return;
 	}
@@ -839,6 +873,8 @@ static void write_message(struct hook_call *call, int sends, uint64_t object, co
 		.message_length = pieces.kept,
 		.value_length = value.length,
 	};
+	if (__builtin_expect(call->token_told, 0))
+		write_sequence(call, &event, &pieces);
 	if (value.length)
 		pieces.at[pieces.count++] = value;
 	write_pieces(call->self, sends ? LORG_EVENT_SEND : LORG_EVENT_RECEIVE, &event, sizeof event, &pieces);
@@ -1249,7 +1285,7 @@ static inline __attribute__((always_inline)) void write_common(struct hook_call 
 		sends ? sent_place(call, end, end->channel_out, bytes) : received_place(call, end, end->channel_in, bytes);
 	if (kept > the_arena.message_length)
 		kept = the_arena.message_length;
-	if (__builtin_expect((bytes | requested) >> 32 == 0, 1))
+	if (__builtin_expect((bytes | requested) >> 32 == 0 && !call->token_told, 1))
 		event = open_short(call, &place, (uint32_t)kept);
 	if (__builtin_expect(!event, 0)) {
 		write_common_long(call, bytes, where);
@@ -1310,4 +1346,6 @@ void message_leave(struct hook_call *call, intptr_t result)
 		write_common(call, (uint64_t)result);
 	else
 		leave(call, result);
+	if (__builtin_expect(call->tokens, 0))
+		token_settle(call);
 }

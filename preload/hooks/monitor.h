@@ -18,6 +18,7 @@ enum monitor {
 	MONITOR_LARGE_HEAP = 4,	   /* words */
 	MONITOR_BUSY_PORT = 5,
 	MONITOR_BUSY_DIST_PORT = 6,
+	MONITOR_QUEUES_SINCE = 7, /* tick from which on somebody asks for queues */
 };
 
 static inline int monitor_asks(enum monitor which)

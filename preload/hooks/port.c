@@ -163,10 +163,10 @@ static void accept_enter(struct hook_call *call)
 		begin_call(call, fd);
 }
 
-/* What may be asked of a descriptor at any time does not make it known; a name or a peer does. */
+/* What may be asked of a descriptor at any time does not make it known; a name or a peer does, and who wants to be told of each call. */
 static struct port *used_port(struct hook_call *call, int fd)
 {
-	if (call->hook->role == ROLE_connect || call->hook->role == ROLE_bind)
+	if (call->hook->role == ROLE_connect || call->hook->role == ROLE_bind || (call->gate & LORG_GATE_ALL))
 		return port_of(call->self, fd);
 	struct port *port = port_peek(fd);
 	return port && port->kind == PORT_KIND_PORT ? port : 0;
@@ -394,7 +394,7 @@ static void bind_leave(struct hook_call *call, int fd)
 		meeting_named(port, fd, address, length);
 	if (!(call->gate & LORG_GATE_PORT))
 		return;
-	port->registered = 1;
+	port->registered = port_image_stamp();
 	write_register(call, port, fd, (struct event_bytes){0, 0}, (struct event_bytes){address, length});
 }
 
@@ -616,7 +616,7 @@ static void queue_opened(struct hook_call *call, int fd)
 	struct port *port = port_of(call->self, fd);
 	if (!port || !(call->gate & LORG_GATE_PORT))
 		return;
-	port->registered = 1;
+	port->registered = port_image_stamp();
 	write_register(call, port, fd, (struct event_bytes){path, origin.name_length}, (struct event_bytes){0, 0});
 }
 

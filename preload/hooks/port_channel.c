@@ -175,6 +175,14 @@ uint32_t port_private_channel(const struct port *port, int fd)
 		port->driver);
 }
 
+/* Who receives there is traced: what is sent and not received can be counted (monitor.c). */
+static void note_reader(uint32_t channel)
+{
+	struct lorg_channel *entry = channel && the_arena.node ? channel_entry_of(channel) : 0;
+	if (entry)
+		__atomic_store_n(&entry->received.looks, 1, __ATOMIC_RELAXED);
+}
+
 static void pair_socket_channels(struct port ports[2])
 {
 	for (int i = 0; i < 2; i++) {
@@ -183,6 +191,7 @@ static void pair_socket_channels(struct port ports[2])
 	}
 	for (int i = 0; i < 2; i++) {
 		ports[i].channel_in = ports[!i].channel_out;
+		note_reader(ports[i].channel_in);
 		/* For images that inherit this end over exec. */
 		if (ports[i].inode)
 			channel_alias(lorg_channel_key(ports[i].device, ports[i].inode, DIRECTION_IN), ports[i].channel_in,
@@ -199,6 +208,8 @@ void port_meet_channels(struct port *port, uint64_t peer_device, uint64_t peer_i
 	struct port peer = {.driver = port->driver, .device = peer_device, .inode = peer_inode};
 	port->channel_in = own_channel(&peer, DIRECTION_OUT);
 	port->channel_out = own_channel(&peer, DIRECTION_IN);
+	note_reader(port->channel_in);
+	note_reader(port->channel_out);
 	port->pending = 0;
 	if (!port->inode)
 		return;

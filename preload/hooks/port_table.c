@@ -424,15 +424,22 @@ void port_opened(struct hook_call *call, int fd, int from)
 
 /* ---- closing ----------------------------------------------------------------- */
 
+/* It is still open. The name of a queue is that of its OPEN. */
+static void write_unregistered(struct thread *self, const struct port *port, int fd)
+{
+	uint8_t address[PORT_ADDRESS_MAXIMUM];
+	uint32_t length = port->driver == LORG_DRIVER_MQ || !system_calls_allowed() ? 0 : port_address(fd, SYS_getsockname, address);
+	struct lorg_event_UNREGISTER event = {.kind = 1, .fd = fd, .generation = port->generation, .address_length = length};
+	event_write(self, LORG_EVENT_UNREGISTER, &event, sizeof event, (const struct event_bytes[]){{0, 0}, {address, length}}, 2, 0);
+}
+
 static void write_closed(struct thread *self, const struct port *port, int fd, enum lorg_reason reason, int status,
 			 uint32_t hook)
 {
 	if (!(the_arena.gate_mask & LORG_GATE_PORT))
 		return;
-	if (port->registered) {
-		struct lorg_event_UNREGISTER event = {.kind = 1, .fd = fd, .generation = port->generation};
-		event_write(self, LORG_EVENT_UNREGISTER, &event, sizeof event, 0, 0, 0);
-	}
+	if (port->registered == port_image_stamp())
+		write_unregistered(self, port, fd);
 	EVENT_WRITE(self, CLOSED, .fd = fd, .generation = port->generation, .reason = reason, .status = status, .hook = hook,
 		    .driver = port->driver);
 }

@@ -18,6 +18,7 @@
 #include <stdarg.h>
 
 #include "preload/core/flags.h"
+#include "preload/core/module.h"
 #include "preload/core/raw.h"
 #include "preload/hooks/exec.h"
 #include "preload/hooks/exit.h"
@@ -57,12 +58,22 @@ struct thread *spawn_begin(struct spawn_call *call, uint32_t hook, enum lorg_bir
 	return self;
 }
 
+/* Who makes it, and what it begins with, may have been opened since. */
+static void note_modules(struct thread *self, const struct spawn_call *call, const struct spawn_target *target)
+{
+	if (call->caller)
+		module_note(self, call->caller);
+	if (target->routine)
+		module_note(self, target->routine);
+}
+
 void spawn_write(struct thread *self, const struct spawn_call *call, const struct spawn_target *target)
 {
 	char arguments[ARGV_BYTES];
 	flags_spawned(self);
 	if (!(hook_gate_of(self, call->hook) & LORG_GATE_PROCESS))
 		return;
+	note_modules(self, call, target);
 	struct lorg_event_SPAWN event = {.entry = call->entry,
 					 .routine = target->routine,
 					 .argument = target->argument,
@@ -87,6 +98,7 @@ void spawn_prepare(struct thread *self, const struct spawn_call *call, const str
 	struct lorg_process *process = self->process;
 	if (!(hook_gate_of(self, call->hook) & LORG_GATE_PROCESS))
 		return;
+	note_modules(self, call, target); /* the child may tell before we do */
 	process->spawning.entry = call->entry;
 	process->spawning.routine = target->routine;
 	process->spawning.argument = target->argument;
@@ -113,7 +125,8 @@ static void prepare_program(struct thread *self, const struct spawn_call *call, 
 static void write_program(struct thread *self, const struct spawn_call *call, uint32_t image_index, int pid)
 {
 	uint8_t id[16];
-	struct spawn_target target = {.pid = (uint32_t)pid, .tid = (uint32_t)pid};
+	struct spawn_target target = {
+		.routine = self->fork_routine, .argument = self->fork_argument, .pid = (uint32_t)pid, .tid = (uint32_t)pid};
 	if (image_index != UINT32_MAX) {
 		memcpy(id, arena_image(image_index)->id, sizeof id);
 		target.image_id = id;
@@ -143,6 +156,8 @@ static int fork_around(struct thread *self, const struct spawn_call *call, int (
 	int saved_errno = *hook_errno();
 	uint32_t index = program_fork_before((enum lorg_birth)call->how);
 	self->fork_how = call->how;
+	self->fork_caller = call->caller;
+	self->fork_routine = self->fork_argument = 0;
 	self->fork_image = index + 1;
 	prepare_program(self, call, index);
 	*hook_errno() = saved_errno;
@@ -520,8 +535,10 @@ struct clone_start {
 static int clone_child(void *given)
 {
 	struct clone_start start = *(struct clone_start *)given;
+	const struct thread_birth birth = {
+		.caller = this_thread.fork_caller, .routine = (uintptr_t)start.routine, .argument = (uintptr_t)start.argument};
 	if (start.shares_memory)
-		thread_enter_shared_child(start.image_index, (enum lorg_birth)start.how, 0, 0);
+		thread_enter_shared_child(start.image_index, (enum lorg_birth)start.how, 0, &birth);
 	else
 		fork_adopt();
 	int status = start.routine(start.argument);
@@ -543,6 +560,9 @@ static int clone_as_program(struct thread *self, struct spawn_call *call, hook_t
 	start->image_index = index;
 	start->how = call->how;
 	self->fork_how = call->how;
+	self->fork_caller = call->caller;
+	self->fork_routine = (uintptr_t)start->routine;
+	self->fork_argument = (uintptr_t)start->argument;
 	self->fork_image = start->shares_memory ? 0 : index + 1;
 	int pid = real(clone_child, stack, flags, start, rest->parent_tid, rest->tls, rest->child_tid);
 	int saved_errno = *hook_errno();
@@ -621,7 +641,7 @@ struct vfork_ticket {
 };
 
 HIDDEN struct vfork_ticket vfork_before(void);
-HIDDEN void vfork_child(uint64_t image_index, uint64_t entry);
+HIDDEN void vfork_child(uint64_t image_index, uint64_t entry, uintptr_t caller);
 HIDDEN int vfork_parent(uint64_t image_index, uint64_t entry, uintptr_t caller, long result);
 
 struct vfork_ticket vfork_before(void)
@@ -637,17 +657,19 @@ struct vfork_ticket vfork_before(void)
 	return ticket;
 }
 
-void vfork_child(uint64_t image_index, uint64_t entry)
+void vfork_child(uint64_t image_index, uint64_t entry, uintptr_t caller)
 {
+	const struct thread_birth birth = {.caller = caller};
 	int saved_errno = *hook_errno();
 	if (entry)
-		thread_enter_shared_child((uint32_t)image_index, LORG_BIRTH_VFORK, 0, 0);
+		thread_enter_shared_child((uint32_t)image_index, LORG_BIRTH_VFORK, 0, &birth);
 	*hook_errno() = saved_errno;
 }
 
 int vfork_parent(uint64_t image_index, uint64_t entry, uintptr_t caller, long result)
 {
 	struct spawn_call call = {.hook = HOOK_vfork, .how = LORG_BIRTH_VFORK, .entry = entry, .caller = caller};
+	this_thread.fork_routine = this_thread.fork_argument = 0;
 	int saved_errno = result < 0 ? (int)-result : *hook_errno();
 	if (entry) {
 		thread_leave_shared_child();

@@ -33,7 +33,7 @@ __vfork:
 	testq	%rax, %rax
 	jnz	1f
 
-	/* The child: vfork_child(image, entry). */
+	/* The child: vfork_child(image, entry, caller). */
 	subq	$8, %rsp
 	.cfi_adjust_cfa_offset 8
 	call	vfork_child

@@ -56,8 +56,7 @@ size_t elf_file_read(const struct elf_file *file, void *to, size_t length, uint6
 	return read_descriptor(file->fd, to, length, offset);
 }
 
-/* Offset in the file of an address in the image; 1 on success. */
-static int offset_of(const struct elf_file *file, uint64_t address, uint64_t *offset)
+int elf_file_offset(const struct elf_file *file, uint64_t address, uint64_t *offset)
 {
 	for (uint32_t i = 0; i < file->load_count; i++) {
 		const struct elf_segment *segment = &file->load[i];
@@ -72,7 +71,7 @@ static int offset_of(const struct elf_file *file, uint64_t address, uint64_t *of
 static int read_address(const struct elf_file *file, void *to, size_t length, uint64_t address)
 {
 	uint64_t offset;
-	return offset_of(file, address, &offset) && elf_file_read(file, to, length, offset) == length;
+	return elf_file_offset(file, address, &offset) && elf_file_read(file, to, length, offset) == length;
 }
 
 static const char *check_header(const Elf64_Ehdr *header)
@@ -182,7 +181,7 @@ static size_t read_string(const struct elf_file *file, uint64_t at, char *to, si
 {
 	uint64_t offset;
 	to[0] = 0;
-	if (at >= file->strings_size || !offset_of(file, file->strings + at, &offset))
+	if (at >= file->strings_size || !elf_file_offset(file, file->strings + at, &offset))
 		return 0;
 	size_t got = elf_file_read(file, to, room - 1, offset);
 	to[got] = 0;

@@ -38,6 +38,9 @@ uint32_t elf_file_begin(struct elf_file *file, int fd);
 /* Copies `length` bytes at `offset`. Returns how many there were. */
 size_t elf_file_read(const struct elf_file *file, void *to, size_t length, uint64_t offset);
 
+/* Offset in the file of an address in the image. 1; 0: no segment holds it. After elf_file_parse(). */
+int elf_file_offset(const struct elf_file *file, uint64_t address, uint64_t *offset);
+
 /* Reads header and program headers of a 64-bit file of this machine. NULL on success, else the reason. */
 const char *elf_file_parse(struct elf_file *file);
 

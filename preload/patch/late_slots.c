@@ -174,24 +174,49 @@ static void drop_data_slot(struct candidates *candidates, uint64_t address)
 			candidates->at[i].value = 0;
 }
 
+struct __attribute__((packed)) displacement {
+	int32_t value;
+};
+
+/* code[at] is taken for the displacement of an operand that is counted from the instruction's end. */
+static void look_at_displacement(struct candidates *candidates, const uint8_t *code, uint64_t at)
+{
+	static const uint8_t behind[] = {0, 1, 2, 4};
+	int64_t displacement = ((const struct displacement *)(code + at))->value;
+	uint64_t target = (uint64_t)code + at + 4 + (uint64_t)displacement;
+	if (__builtin_expect(target + 4 < candidates->low || target > candidates->high, 1))
+		return;
+	int is_call = code[at - 2] == 0xff && (code[at - 1] == 0x15 || code[at - 1] == 0x25);
+	for (unsigned i = is_call; i < sizeof behind; i++)
+		drop_data_slot(candidates, target + behind[i]);
+}
+
+struct __attribute__((packed)) eight_bytes {
+	uint64_t value;
+};
+
+/* The highest bits of those of eight bytes that could stand before such a displacement: mod 0, r/m 5. */
+static uint64_t modes_in(const uint8_t *code)
+{
+	static const uint64_t each = 0x0101010101010101;
+	uint64_t bytes = (((const struct eight_bytes *)code)->value & each * 0xc7) ^ each * 0x05;
+	return ~(((bytes & each * 0x7f) + each * 0x7f) | bytes | each * 0x7f);
+}
+
 /*
  * Every byte is taken for the displacement of an operand that is counted from the instruction's end, with no, a short or a
- * long immediate behind it: a use that is not `call *slot` or `jmp *slot` is found, whatever else is.
+ * long immediate behind it: a use that is not `call *slot` or `jmp *slot` is found, whatever else is. The thread waits for
+ * this, and the code may be of many MiB.
  */
 static void look_for_uses(struct candidates *candidates, const uint8_t *code, uint64_t size)
 {
-	static const uint8_t behind[] = {0, 1, 2, 4};
-	for (uint64_t at = 2; at + 4 <= size; at++) {
-		int32_t displacement;
-		memcpy(&displacement, code + at, sizeof displacement);
-		uint64_t target = (uint64_t)code + at + 4 + (uint64_t)(int64_t)displacement;
-		if (__builtin_expect(target + 4 < candidates->low || target > candidates->high, 1) ||
-		    (code[at - 1] & 0xc7) != 0x05)
-			continue;
-		int is_call = code[at - 2] == 0xff && (code[at - 1] == 0x15 || code[at - 1] == 0x25);
-		for (unsigned i = is_call; i < sizeof behind; i++)
-			drop_data_slot(candidates, target + behind[i]);
-	}
+	uint64_t at = 2;
+	for (; at + 12 <= size; at += 8)
+		for (uint64_t modes = modes_in(code + at - 1); modes; modes &= modes - 1)
+			look_at_displacement(candidates, code, at + (unsigned)__builtin_ctzll(modes) / 8);
+	for (; at + 4 <= size; at++)
+		if ((code[at - 1] & 0xc7) == 0x05)
+			look_at_displacement(candidates, code, at);
 }
 
 static void look_at_code(const struct object *object, struct candidates *candidates)
@@ -494,7 +519,7 @@ static int memory_is_had(void)
 	return notes != 0;
 }
 
-static long place_all(int waits)
+static long place_all(void)
 {
 	struct candidates *candidates = memory_is_had() ? any_memory(sizeof *candidates) : 0;
 	if (!candidates)
@@ -505,8 +530,6 @@ static long place_all(int waits)
 	forget_gone();
 	long count = place_in_new(candidates);
 	raw_munmap(candidates, (sizeof *candidates + PAGE - 1) & ~(size_t)(PAGE - 1));
-	if (waits)
-		raw_sleep_ns(SETTLE_NS);
 	settle();
 	this_thread.busy--;
 	*hook_errno() = saved_errno;
@@ -518,9 +541,22 @@ long late_slots_place(void)
 	if (!take_lock())
 		return -1;
 	__atomic_store_n(&wanted, 1, __ATOMIC_RELAXED);
-	long count = place_all(1);
+	long count = place_all();
 	give_lock();
 	return count;
+}
+
+void late_slots_settle(void)
+{
+	int saved_errno = *hook_errno();
+	raw_sleep_ns(SETTLE_NS);
+	if (take_lock()) { /* else another is at it, and settles them */
+		this_thread.busy++;
+		settle();
+		this_thread.busy--;
+		give_lock();
+	}
+	*hook_errno() = saved_errno;
 }
 
 void late_slots_look(void)
@@ -533,7 +569,7 @@ void late_slots_look(void)
 		__atomic_store_n(&patch_pending, 1, __ATOMIC_RELAXED);
 		return;
 	}
-	place_all(0);
+	place_all();
 	give_lock();
 }
 
@@ -557,30 +593,46 @@ static void take_from_thunk(const struct note *note, uint64_t value)
 	}
 }
 
-static void take_back(const struct note *note, struct patch_module *module, uint64_t *base)
+/* The module whose slots are put back just now: notes of a module stand together. */
+struct putting_back {
+	struct patch_module module;
+	uint64_t base;
+	int open; /* 1: the read-only part of its data is writable just now */
+};
+
+static void close_module(struct putting_back *putting)
 {
-	const struct module *of = &modules[note->module];
+	if (putting->open)
+		protect(&putting->module, PROT_READ);
+	putting->open = 0;
+}
+
+static void enter_module(struct putting_back *putting, const struct module *of)
+{
+	if (putting->base == of->base)
+		return;
+	close_module(putting);
+	putting->base = of->base;
+	if (module_read(&putting->module, of->base, of->dynamic, of->stays && of->base == link_map_first()->l_addr))
+		memset(&putting->module, 0, sizeof putting->module);
+}
+
+static void take_back(const struct note *note, struct putting_back *putting)
+{
 	uint64_t value;
-	if (*base != of->base) { /* notes of a module stand together */
-		*base = of->base;
-		if (module_read(module, of->base, of->dynamic, of->stays && of->base == link_map_first()->l_addr))
-			memset(module, 0, sizeof *module);
-	}
+	enter_module(putting, &modules[note->module]);
 	if (!read_slot(note, &value))
 		return;
-	int closed = is_read_only(module, note->address);
-	if (closed && !protect(module, PROT_READ | PROT_WRITE))
+	if (is_read_only(&putting->module, note->address) && !putting->open &&
+	    !(putting->open = protect(&putting->module, PROT_READ | PROT_WRITE)))
 		return;
 	if (!exchange(note->address, note->wrapper, note->original) && value != note->wrapper)
 		take_from_thunk(note, value);
-	if (closed)
-		protect(module, PROT_READ);
 }
 
 long late_slots_take_back(void)
 {
-	struct patch_module module = {0};
-	uint64_t base = UINT64_MAX;
+	struct putting_back putting = {.base = UINT64_MAX};
 	if (!take_lock())
 		return -1;
 	__atomic_store_n(&wanted, 0, __ATOMIC_RELAXED);
@@ -588,7 +640,8 @@ long late_slots_take_back(void)
 	forget_gone();
 	long count = note_count;
 	for (uint32_t i = 0; i < note_count; i++)
-		take_back(&notes[i], &module, &base);
+		take_back(&notes[i], &putting);
+	close_module(&putting);
 	note_count = 0;
 	memset(modules, 0, sizeof modules);
 	module_count = 0;

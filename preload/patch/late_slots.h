@@ -19,6 +19,8 @@
 /* Changes the slots of all modules not yet seen, from now on also of those that are opened. Number of slots, or -1: another
  * is at it. */
 HIDDEN long late_slots_place(void);
+/* Then, some milliseconds later: changes anew what threads have undone that were in the middle of binding a slot. */
+HIDDEN void late_slots_settle(void);
 /* Puts all back, and no more are changed. Number of slots, or -1: another is at it. */
 HIDDEN long late_slots_take_back(void);
 

@@ -1,35 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* module.c: what the hooks' placing has to know of a loaded module. See patch.h. */
+#include "preload/core/build_id.h"
 #include "preload/core/event.h"
 #include "preload/patch/patch.h"
 
-static void take_build_id(struct patch_module *module, uint64_t note, uint64_t size)
-{
-	uint8_t bytes[1024];
-	uint32_t length = size < sizeof bytes ? (uint32_t)size : sizeof bytes;
-	if (module->build_id_length || memory_peek(bytes, (void *)note, length) != length)
-		return;
-	for (uint64_t at = 0; at + 12 <= length;) {
-		uint32_t head[3];
-		memcpy(head, bytes + at, sizeof head);
-		uint64_t name = (head[0] + 3ull) & ~3ull, data = (head[1] + 3ull) & ~3ull;
-		if (at + 12 + name + data > length)
-			return;
-		if (head[2] == NT_GNU_BUILD_ID && head[0] == 4 && !memcmp(bytes + at + 12, "GNU", 4)) {
-			module->build_id_length = head[1] < sizeof module->build_id ? head[1] : sizeof module->build_id;
-			memcpy(module->build_id, bytes + at + 12 + name, module->build_id_length);
-			return;
-		}
-		at += 12 + name + data;
-	}
-}
+enum { HEADERS_MAXIMUM = 64, HEADERS_AT_ONCE = 16 /* each reading takes a system call */ };
 
 static void take_header(struct patch_module *module, const ElfW(Phdr) *header)
 {
 	uint64_t start = module->base + header->p_vaddr;
 	switch (header->p_type) {
 	case PT_NOTE:
-		take_build_id(module, start, header->p_memsz);
+		if (!module->build_id_length)
+			module->build_id_length = build_id_in(start, header->p_memsz, module->build_id, sizeof module->build_id);
 		break;
 	case PT_GNU_RELRO:
 		module->relro_start = start;
@@ -62,11 +45,14 @@ int module_read(struct patch_module *module, uint64_t base, uint64_t dynamic, in
 		address = base + header.e_phoff;
 		count = header.e_phnum;
 	}
-	for (uint64_t i = 0; i < count && i < 64; i++) {
-		ElfW(Phdr) header;
-		if (memory_peek(&header, (void *)(address + i * sizeof header), sizeof header) != sizeof header)
+	for (uint64_t first = 0; first < count && first < HEADERS_MAXIMUM; first += HEADERS_AT_ONCE) {
+		ElfW(Phdr) headers[HEADERS_AT_ONCE];
+		uint32_t part = count - first < HEADERS_AT_ONCE ? (uint32_t)(count - first) : HEADERS_AT_ONCE;
+		uint32_t length = part * (uint32_t)sizeof *headers;
+		if (memory_peek(headers, (const void *)(address + first * sizeof *headers), length) != length)
 			return -1;
-		take_header(module, &header);
+		for (uint32_t i = 0; i < part; i++)
+			take_header(module, &headers[i]);
 	}
 	return module->end > module->start && module->start < UINT64_MAX ? 0 : -1;
 }

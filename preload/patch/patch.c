@@ -121,6 +121,39 @@ static int copy_entry(struct found *found, const struct link_map *object)
 	       memory_peek(&found->entry, object, offsetof(struct link_map, l_prev)) == offsetof(struct link_map, l_prev);
 }
 
+/* All entries as they were at one moment: to read one takes a system call, and to watch it two stops, where lorgd looks on. */
+struct found_list {
+	uint32_t count;
+	struct found found[LORG_MODULES];
+};
+
+/* NULL: there is no memory. To be given back by found_list_free(). */
+static struct found_list *found_list_take(void)
+{
+	struct found_list *list = any_memory(sizeof *list);
+	const struct namespaces *space = &loader_namespaces;
+	if (!list || !space) { /* another loader than glibc's */
+		return list;
+	}
+	const struct link_map *first = space->base.r_map;
+	for (int in_base = 1; space; in_base = 0, space = next_namespace(space)) {
+		const struct link_map *object = space->base.r_map;
+		while (list->count < LORG_MODULES && copy_entry(&list->found[list->count], object)) {
+			struct found *found = &list->found[list->count++];
+			found->is_main = object == first;
+			found->in_base = in_base;
+			object = found->entry.l_next;
+		}
+	}
+	return list;
+}
+
+static void found_list_free(struct found_list *list)
+{
+	if (list)
+		raw_munmap(list, sizeof *list);
+}
+
 static int is_ours_or_loaders(const struct found *found)
 {
 	uint64_t base = found->entry.l_addr;
@@ -220,6 +253,9 @@ static void tell_failed(const char *name, const char *why)
 
 /* ---- placing ---------------------------------------------------------------- */
 
+/* Why the last module has no plan that has none; NULL: all have. Owner: whoever holds `placer`. */
+static const char *without_plan;
+
 /* The same module at the same place as before: its stubs are still there, and right. */
 static struct lorg_placement *placement_again(const struct patch_module *module)
 {
@@ -289,8 +325,10 @@ static void batch_place(struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->count; i++) {
 		struct patch_module *module = batch->question[i].module;
-		if (batch->question[i].failed)
-			tell_failed(text_base_name(batch->path[i]), batch->question[i].failed);
+		if (batch->question[i].failed) {
+			without_plan = batch->question[i].failed;
+			tell_failed(text_base_name(batch->path[i]), without_plan);
+		}
 		if (!module->plan)
 			continue;
 		placement_begin(module, &batch->refusals[i]);
@@ -379,23 +417,11 @@ static void batch_take(struct batch *batch, const struct found *found)
 	batch->question[batch->count++].module = module;
 }
 
-static void batch_find(struct batch *batch)
+static void batch_find(struct batch *batch, const struct found_list *list)
 {
-	const struct namespaces *space = &loader_namespaces;
-	if (!space) { /* another loader than glibc's */
-		return;
-	}
-	const struct link_map *first = space->base.r_map;
-	for (int in_base = 1; space; in_base = 0, space = next_namespace(space)) {
-		struct found found = {.in_base = in_base};
-		const struct link_map *object = space->base.r_map;
-		for (int i = 0; i < LORG_MODULES && batch->count < AT_ONCE && copy_entry(&found, object); i++) {
-			object = found.entry.l_next;
-			found.is_main = found.object == first;
-			if (!is_ours_or_loaders(&found) && !module_known(&found))
-				batch_take(batch, &found);
-		}
-	}
+	for (uint32_t i = 0; i < list->count && batch->count < AT_ONCE; i++)
+		if (!is_ours_or_loaders(&list->found[i]) && !module_known(&list->found[i]))
+			batch_take(batch, &list->found[i]);
 }
 
 static void batch_end(struct batch *batch)
@@ -416,20 +442,19 @@ static void forget(struct patch_module *module)
 	memset(module, 0, sizeof *module);
 }
 
-static void forget_gone(void)
+static int is_listed(const struct found_list *list, const struct patch_module *module)
 {
-	for (uint32_t i = 0; i < module_count; i++) {
-		struct patch_module *module = &modules[i];
-		int there = !module->dynamic;
-		for (const struct namespaces *space = &loader_namespaces; space && !there; space = next_namespace(space)) {
-			struct found found;
-			for (const struct link_map *object = space->base.r_map; !there && copy_entry(&found, object);
-			     object = found.entry.l_next)
-				there = found.entry.l_addr == module->base && (uint64_t)found.entry.l_ld == module->dynamic;
-		}
-		if (!there)
-			forget(module);
-	}
+	for (uint32_t i = 0; i < list->count; i++)
+		if (list->found[i].entry.l_addr == module->base && (uint64_t)list->found[i].entry.l_ld == module->dynamic)
+			return 1;
+	return 0;
+}
+
+static void forget_gone(const struct found_list *list)
+{
+	for (uint32_t i = 0; i < module_count; i++)
+		if (modules[i].dynamic && !is_listed(list, &modules[i]))
+			forget(&modules[i]);
 }
 
 /* Another object stands where it stood. */
@@ -481,14 +506,14 @@ static void forget_replaced(void)
 			forget(&modules[i]);
 }
 
-static int place_batch(enum moment moment)
+static int place_batch(enum moment moment, const struct found_list *list)
 {
 	struct batch *batch = any_memory(sizeof *batch);
 	if (!batch)
 		return 0;
 	batch->moment = moment;
 	batch->alone = moment == AT_START || (moment == AT_WORK && is_alone());
-	batch_find(batch);
+	batch_find(batch, list);
 	uint32_t count = batch->count;
 	if (count) {
 		plans_ask(batch->question, count, (const path *)batch->path);
@@ -523,15 +548,17 @@ static void place_all(enum moment moment)
 	__atomic_store_n(&patch_pending, 0, __ATOMIC_RELAXED);
 	/* Release: its head is right from the start; the collector may be asked to apply what is placed first. */
 	__atomic_store_n(&the_arena.shared->placements, (uint64_t)&placements, __ATOMIC_RELEASE);
-	if (moment != AT_START) {
-		forget_gone();
+	struct found_list *list = found_list_take();
+	if (list && moment != AT_START) {
+		forget_gone(list);
 		forget_replaced();
 		tell_modules();
 	}
 	if (moment == STOPPED)
 		forget_unplanned();
-	while (place_batch(moment))
+	while (list && place_batch(moment, list))
 		;
+	found_list_free(list);
 	this_thread.busy--;
 	*hook_errno() = saved_errno;
 }
@@ -571,7 +598,7 @@ static int is_closing(void)
 	return seen >> 32 == the_program.image_index + 1ul && (uint32_t)seen;
 }
 
-enum patch_tried patch_modules_try(void)
+enum patch_tried patch_modules_try(const char **why)
 {
 	enum patch_tried tried = PATCH_AGAIN;
 	if (!is_wanted())
@@ -580,7 +607,9 @@ enum patch_tried patch_modules_try(void)
 		return PATCH_AGAIN;
 	__atomic_store_n(&without_handles, 1, __ATOMIC_SEQ_CST);
 	if (!is_closing()) {
+		without_plan = 0;
 		place_all(STOPPED);
+		*why = without_plan;
 		tried = PATCH_PLACED;
 	}
 	__atomic_store_n(&without_handles, 0, __ATOMIC_RELEASE);
@@ -641,8 +670,12 @@ void patch_closed(void)
 	if (!module_count || !is_possible() || !begin_placing())
 		return;
 	int saved_errno = *hook_errno();
-	forget_gone();
-	forget_replaced();
+	struct found_list *list = found_list_take();
+	if (list) {
+		forget_gone(list);
+		forget_replaced();
+	}
+	found_list_free(list);
 	end_placing();
 	*hook_errno() = saved_errno;
 }

@@ -41,10 +41,10 @@ HIDDEN void patch_opened(void *handle);
 /*
  * The same in a thread that was stopped anywhere, other threads running: from remote_entry(). Modules that were asked for when
  * nothing was asked of them are asked for again. Entries and slots are left as they are: the collector changes them while
- * all threads are held. Waits for the collector alone.
+ * all threads are held. Waits for the collector alone. *why: why modules are left out, set where some are.
  */
 enum patch_tried { PATCH_PLACED = 0, PATCH_AGAIN = 1 /* a lock is held */, PATCH_NOT_HERE = 2 };
-HIDDEN enum patch_tried patch_modules_try(void);
+HIDDEN enum patch_tried patch_modules_try(const char **why);
 
 /* Something may have been opened whose return was not seen: whoever comes by next looks. One load when nothing was. */
 extern HIDDEN uint32_t patch_pending; /* atomic */

@@ -11,9 +11,11 @@
 #include "preload/patch/patch.h"
 
 static const long SHORTEST_SLEEP_NS = 20000, LONGEST_SLEEP_NS = 500000;
-static const uint64_t LIMIT_NS = 10000000000, LOOK_NS = 100000000;
+/* A recording waits for its plans; a program of a lorgd is held so long at most: what it lacks then, lorgd places from outside. */
+static const uint64_t LIMIT_NS = 10000000000, LIVE_LIMIT_NS = 2000000000, LOOK_NS = 50000000;
 
-static const char gone[] = "the collector is gone", late[] = "the collector did not answer in time",
+static const char gone[] = "the collector is gone", no_more[] = "they are asked for no more",
+		  late[] = "the collector did not answer in time",
 		  no_room[] = "too many requests at once", unreachable[] = "the plan cannot be opened",
 		  no_space[] = "there is no address space for the plan", wrong[] = "the plan does not fit the module";
 
@@ -70,10 +72,16 @@ struct wait {
 	const char *failed;
 };
 
+/* Its arenas lose and count; those of recordings block. */
+static int is_of_lorgd(void)
+{
+	return the_arena.overflow == LORG_OVERFLOW_DISCARD;
+}
+
 static struct wait wait_begin(void)
 {
 	uint64_t now = clock_now();
-	return (struct wait){now + ticks_of(LIMIT_NS), now + ticks_of(LOOK_NS), SHORTEST_SLEEP_NS, 0};
+	return (struct wait){now + ticks_of(is_of_lorgd() ? LIVE_LIMIT_NS : LIMIT_NS), now + ticks_of(LOOK_NS), SHORTEST_SLEEP_NS, 0};
 }
 
 /* 1: go on waiting; 0: failed says why not. */
@@ -82,6 +90,11 @@ static int wait_on(struct wait *wait)
 	uint64_t now = clock_now();
 	if (now >= wait->limit) {
 		wait->failed = late;
+		return 0;
+	}
+	/* Of whom nothing is asked any more, as when the keeper of a lorgd that was killed has the arena. */
+	if (!__atomic_load_n(&the_arena.shared->functions_asked, __ATOMIC_RELAXED)) {
+		wait->failed = no_more;
 		return 0;
 	}
 	if (now >= wait->look) {

@@ -11,7 +11,10 @@
 
 extern HIDDEN const char __ehdr_start[], _end[];
 
-/* Wrappers that do the function's work themselves or by another one: calls never come to its entry. */
+/*
+ * Wrappers that do the function's work themselves or by another one: calls never come to its entry. lorgd has to know them, too
+ * (is_done_by_wrapper in collector/session/functions.c).
+ */
 static const uint16_t never_go_on[] = {HOOK_execv, HOOK_execvp, HOOK_execl, HOOK_execle, HOOK_execlp, HOOK_vfork, HOOK___vfork};
 
 int wrapper_is_at(uint64_t address)

@@ -965,10 +965,18 @@ static bool open_term(struct lorg_terms *terms, struct input *in, int tag, struc
 	}
 }
 
-/* All places are filled: the finished term. */
-static lorg_term close_box(struct lorg_terms *terms, uint32_t box)
+/*
+ * What stands in the scratch memory may have been overwritten since it was put there: a place outside of what is in use is
+ * none.
+ */
+static bool is_inside(const struct lorg_terms *terms, uint64_t at, uint64_t words)
 {
-	uint64_t head = terms->scratch[box];
+	return at <= terms->used && terms->used - at >= words;
+}
+
+/* All places are filled: the finished term. */
+static lorg_term close_box(struct lorg_terms *terms, uint32_t box, uint64_t head)
+{
 	uint32_t pairs, count = (uint32_t)(head >> 32);
 	uint64_t *copy;
 	switch (head & 0xff) {
@@ -977,6 +985,8 @@ static lorg_term close_box(struct lorg_terms *terms, uint32_t box)
 	case BUILD_POINTER:
 		return terms->scratch[box + 1];
 	case LORG_KIND_MAP:
+		if (!is_inside(terms, box + 1ul, 2 * (uint64_t)count))
+			return malformed(terms);
 		copy = lorg_terms_take(terms, 2 * count, &pairs);
 		if (!copy)
 			return LORG_NONE;
@@ -995,13 +1005,17 @@ static lorg_term fill_in(struct lorg_terms *terms, struct building *building, lo
 		uint64_t head = terms->scratch[building->box];
 		uint32_t place = place_at(head, building->box, building->filled++);
 		bool complete = building->filled == places_of(head);
+		if (!is_inside(terms, place, 1))
+			return malformed(terms);
 		uint64_t back = terms->scratch[place];
 		terms->scratch[place] = term;
 		if (!complete)
 			return term;
-		term = close_box(terms, building->box);
+		term = close_box(terms, building->box, head);
 		building->box = (uint32_t)(back >> 32);
 		building->filled = (uint32_t)back;
+		if (building->box != NOTHING && !is_inside(terms, building->box, 2))
+			return malformed(terms);
 	}
 	return term;
 }

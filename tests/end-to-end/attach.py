@@ -2,36 +2,19 @@
 # SPDX-License-Identifier: MIT
 """lorg attach and lorg detach: programs in all kinds of states, what is seen of them, and that nothing of it stays."""
 
+import concurrent.futures
 import hashlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
-from livecommands import LIBRARY, Daemon, says, until
-from lorgtest import check, equal, finish, fixture, log, lorg, scratch, skip
-
-
-class Target:
-    """tests/fixtures/attached.c, started without lorg."""
-
-    def __init__(self, *way):
-        self.process = subprocess.Popen([fixture("attached"), *way], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.pid = self.process.pid
-        self.process.stdout.readline()
-        time.sleep(0.02)
-
-    def end(self):
-        """What it says of itself."""
-        try:
-            said = self.process.communicate(b"x", timeout=20)[0].decode().strip()
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            return "hung"
-        return said if self.process.returncode == 0 else "status %d %s" % (self.process.returncode, said)
+from livecommands import LIBRARY, Daemon, Target, says, until
+from lorgtest import LORG, check, equal, finish, fixture, log, lorg, scratch, skip
 
 
 def attach(name, pid):
@@ -99,6 +82,49 @@ def states():
     equal("sleep: the program, and its time", target.end(), "right")
 
 
+def send_ignored(programs, over):
+    """Signals that do nothing to a program, but that a tracer gets to see."""
+    while not over.wait(0.02):
+        for program in programs:
+            os.kill(program.pid, signal.SIGWINCH) # who has ended stays a zombie until the end
+
+
+def attach_and_detach(program):
+    for what in ("attach", "detach"):
+        status, _, error = lorg(what, str(program.pid), limit=60)
+        if status:
+            return error
+    return ""
+
+
+def waits():
+    """No call gives back anything else because of an attach or a detach, nor earlier than it would have."""
+    ways = subprocess.run([fixture("waiting"), "0", "list"], stdout=subprocess.PIPE, check=True).stdout.decode().split()
+    # One thread that is in these looks as if it waited for a lock, or read a library.
+    for way in ("futex", "open"):
+        ways.remove(way)
+    ways.append("all")
+    programs = []
+    for way in ways:
+        programs.append(subprocess.Popen([fixture("waiting"), "16", way], stdout=subprocess.PIPE, start_new_session=True))
+        programs[-1].stdout.readline()
+    over = threading.Event()
+    rain = threading.Thread(target=send_ignored, args=(programs, over))
+    rain.start()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for way, error in zip(ways, pool.map(attach_and_detach, programs)):
+            check("waits: %s: attach, detach" % way, not error, error)
+    over.set()
+    rain.join()
+    for way, program in zip(ways, programs):
+        try:
+            said = program.communicate(timeout=50)[0].decode().strip()
+        except subprocess.TimeoutExpired:
+            program.kill()
+            said = "hung"
+        equal("waits: %s" % way, said, "right")
+
+
 def refused(name, pid, word):
     status, said, error = lorg("attach", str(pid), limit=60)
     check("refused: %s" % name, status == 1 and not said and error.startswith("lorg: ") and error.count("\n") == 1 and word in error,
@@ -106,7 +132,9 @@ def refused(name, pid, word):
 
 
 def refusals():
-    for way, word in ((["handler"], "signal handlers"), (["coroutine"], "stacks of their own"), (["filter"], "seccomp")):
+    for way, word in ((["handler"], "signal handlers"), (["coroutine"], "stacks of their own"), (["filter"], "seccomp"),
+                      (["alternate"], "alternate signal stacks"), (["vfork"], "cannot be"), (["memory"], "memory"),
+                      (["descriptors"], "RLIMIT_NOFILE")):
         target = Target(*way)
         refused(way[0], target.pid, word)
         equal("refused: %s goes on" % way[0], target.end(), "right")
@@ -127,6 +155,16 @@ def refusals():
         refused("static", program.pid, "statically linked")
         program.communicate(b"x")
         equal("refused: static goes on", program.returncode, 0)
+    zombie = subprocess.Popen(["true"])
+    time.sleep(0.2)
+    refused("zombie", zombie.pid, "it has ended")
+    zombie.wait()
+    if shutil.which("musl-gcc") and subprocess.run(["musl-gcc", "-o", source + ".musl", source], check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        program = subprocess.Popen([source + ".musl"], stdin=subprocess.PIPE)
+        time.sleep(0.05)
+        refused("musl", program.pid, "not the GNU one")
+        program.communicate(b"x")
+        equal("refused: musl goes on", program.returncode, 0)
     if shutil.which("strace"):
         target = Target("read")
         tracer = subprocess.Popen(["strace", "-p", str(target.pid)], stderr=subprocess.PIPE)
@@ -140,6 +178,46 @@ def refusals():
         check("usage: %s" % arguments, status == 2 and error.startswith("lorg: "), (status, error))
     status, said, _ = lorg("attach", "--help")
     check("help tells of EINTR", status == 0 and b"epoll_wait" in said and b"EINTR" in said, said)
+
+
+def elsewhere():
+    """Programs of other namespaces, and of other users."""
+    if os.geteuid() or not shutil.which("unshare") or not shutil.which("setpriv"):
+        skip("elsewhere", "not root")
+        return
+    target = Target("read")
+    before = outward(target.pid), code_and_slots(target.pid)
+    done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", LORG, "detach", str(target.pid)],
+                          stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    if b"Permission" in done.stderr and b"may not" not in done.stderr:
+        skip("elsewhere: another user", "it may not execute lorg here")
+    else:
+        check("elsewhere: another user", done.returncode == 1 and b"another user's" in done.stderr, done.stderr)
+    equal("elsewhere: another user: as it was", (outward(target.pid), code_and_slots(target.pid)), before)
+    equal("elsewhere: another user: the program", target.end(), "right")
+    for name, options in (("pid namespace", ["-p", "-f", "--kill-child"]), ("mount namespace", ["-m"]), ("user namespace", ["-U", "-r"]),
+                          ("network and ipc", ["-n", "-i"])):
+        launcher = subprocess.Popen(["unshare", *options, fixture("attached"), "read"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL)
+        if launcher.stdout.readline() != b"ready\n":
+            skip("elsewhere: %s" % name, "it cannot be made here")
+            launcher.wait()
+            continue
+        with open("/proc/%d/task/%d/children" % (launcher.pid, launcher.pid), encoding="utf-8") as file:
+            pid = int((file.read().split() or [launcher.pid])[0])
+        before = outward(pid), code_and_slots(pid)
+        if attach("elsewhere: %s" % name, pid):
+            detach("elsewhere: %s" % name, pid)
+        equal("elsewhere: %s: as it was" % name, (outward(pid), code_and_slots(pid)), before)
+        said = launcher.communicate(b"x", timeout=20)[0]
+        equal("elsewhere: %s: the program" % name, (said, launcher.returncode), (b"right\n", 0))
+    hidden = "mount -t tmpfs none %s && exec %s read" % (os.path.dirname(LIBRARY), fixture("attached"))
+    program = subprocess.Popen(["unshare", "-m", "sh", "-c", hidden], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if program.stdout.readline() == b"ready\n":
+        refused("a container without liblorg.so", program.pid, "file system")
+    else:
+        skip("elsewhere: a container without liblorg.so", "nothing may be mounted")
+    program.communicate(b"x")
 
 
 LATER = """
@@ -251,19 +329,19 @@ def no_daemon():
     os.environ["LORG_RUNTIME_DIRECTORY"] = saved
 
 
+PARTS = (no_daemon, states, waits, refusals, elsewhere, seen, functions, started_with_lorg, under_load)
+
+
 def main():
+    """attach.py [PART...]: those parts alone."""
     if not os.access("/proc/self/mem", os.W_OK):
         skip("attach", "memory of programs cannot be written to")
         finish()
     os.environ["TEST_LIBRARY"] = os.environ["LORG_LIBRARY"] = LIBRARY
     daemon = Daemon()
-    no_daemon()
-    states()
-    refusals()
-    seen()
-    functions()
-    started_with_lorg()
-    under_load()
+    for part in PARTS:
+        if not sys.argv[1:] or part.__name__ in sys.argv[1:]:
+            part()
     equal("lorgd", daemon.end(), 0)
     finish()
 

@@ -5,11 +5,14 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
+import sys
+import time
 
-from livecommands import Daemon, Front, Program, sessions, until
-from lorgtest import LORG, check, equal, finish, lorg
+from livecommands import LIBRARY, Daemon, Front, Program, says, sessions, until
+from lorgtest import LORG, check, equal, finish, lorg, scratch
 
 
 def left_nothing(name, program, before):
@@ -101,8 +104,73 @@ def standing():
     equal("standing: the program", late.end(), 0)
 
 
+def loaded_later():
+    """A program that was there before loads what is asked for: it is asked, too."""
+    source, late = scratch("late.c"), scratch("late.so")
+    with open(source, "w", encoding="ascii") as file:
+        file.write("int late_work(int n) { int sum = 0; for (int i = 0; i < n % 8; i++) sum += i * i ^ n; return sum; }\n")
+    subprocess.run(["cc", "-g", "-O1", "-shared", "-fPIC", "-o", late, source], check=True)
+    script = "import ctypes,sys,time\nsys.stdin.readline()\nlate=ctypes.CDLL(%r)\nfor i in range(4000): late.late_work(i); time.sleep(0.002)\n" % late
+    program = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, env=dict(os.environ, LD_PRELOAD=LIBRARY))
+    check("loaded later: attached", until(lambda: " %d " % program.pid in " " + says("ps").replace("\n", " ")), says("ps"))
+    front = Front("calls", "late.so:late_work", "--wait", "--max", "6", "--format", "erlang")
+    until(lambda: "calls-" in sessions())
+    time.sleep(0.5)
+    program.stdin.write(b"\n")
+    program.stdin.flush()
+    status, lines, error = front.end(0)
+    check("loaded later: it is traced", status == 0 and len(lines) == 6 and any(",call,{'late.so',late_work,[" in line for line in lines), (status, lines, error))
+    program.kill()
+    program.wait()
+
+
+def rates(program, before):
+    """N a second, or of another time."""
+    for text, most in (("20", 20), ("20/s", 20), ("5/ms", None), ("30/min", 30), ("40/h", 40)):
+        front = Front("calls", "live_calls:work", "--no-returns", "--rate", text, "--format", "erlang")
+        front.line()
+        time.sleep(2.5)
+        status, lines, error = front.end()
+        told = 1 + sum(",call," in line for line in lines)
+        check("rate of %s" % text, status == 0 and not error and (told > 40 if most is None else told <= 5 * most and (told <= most or "/" not in text or text == "20/s")), (told, status, error))
+        check("rate of %s: told" % text, most is None or any("{lost," in line for line in lines), lines[-3:])
+    left_nothing("rates", program, before)
+
+
+def restarted():
+    """lorgd is killed and started again: the question is asked anew, and nothing is left of either."""
+    own = Daemon("again", "20")
+    program = Program()
+    before = program.code()
+    front = Front("calls", "live_calls:work/1", "-p", str(program.pid), "--format", "erlang")
+    check("again: it traces", ",call," in front.line(), "")
+    own.kill()
+    own.start_again()
+    until(lambda: "calls-" in sessions(), 20)
+    lines, end = [], time.monotonic() + 25
+    while time.monotonic() < end and front.process.poll() is None:
+        if select.select([front.process.stdout], [], [], 0.2)[0]:
+            lines.append(front.line())
+        if len(lines) > 400:
+            break
+    numbers = [int(found[1]) for line in lines if (found := re.search(r"work,\[(\d+)\]\}\}$", line))]
+    if front.process.poll() is None:
+        check("again: it goes on", numbers and numbers[-1] > numbers[0], lines[-3:])
+        status, _, error = front.end()
+        check("again: told once", status == 0 and error.count("\n") == 1 and "lorgd has gone" in error, (status, error))
+    else:
+        status, _, error = front.end(0)
+        check("again: it says why it does not go on", status == 1 and error.count("\n") <= 3 and "start the program again" in error, (status, error))
+    left_nothing("again", program, before)
+    equal("again: the program", program.end(), 0)
+    own.process.send_signal(signal.SIGINT)
+    equal("again: lorgd", own.process.wait(timeout=10), 0)
+
+
+restarted()
 daemon = Daemon()
 standing()
+loaded_later()
 program = Program()
 before = program.code()
 answers(program, before)
@@ -110,6 +178,7 @@ choices(program, before)
 endings(program, before)
 refusals(program, before)
 rate(program, before)
+rates(program, before)
 equal("the program", program.end(), 0)
 equal("lorgd", daemon.end(), 0)
 finish()

@@ -96,8 +96,11 @@ class Client:
 
 
 class Daemon:
-    def __init__(self, directory, *options, environment=None, **more):
+    """keep: whether programs wait for the next lorgd when it is told to end."""
+
+    def __init__(self, directory, *options, environment=None, keep=False, **more):
         self.directory = directory
+        options = (*options, *([] if keep else ["--keep", "0"]))
         self.process = subprocess.Popen([LORGD, "--directory", directory, *options], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, **more)
         atexit.register(self.process.kill)
@@ -191,7 +194,8 @@ def runtime_directory():
     status, error = daemon.end()
     equal("daemon/clean-end", (status, error, sorted(os.listdir(path))), (0, "", ["lock"]))
     equal("daemon/clean-end-closes-clients", client.frame(), None)
-    left = [name for name in glob.glob("/tmp/lorg-*/door") if os.stat(os.path.dirname(name)).st_ctime > control.st_ctime - 1]
+    doors = glob.glob("/tmp/lorg-*/door") + glob.glob("/run/lorg-*/door")
+    left = [name for name in doors if os.stat(os.path.dirname(name)).st_ctime > control.st_ctime - 1]
     check("daemon/clean-end-leaves-no-door", value.rsplit(":", 1)[1] not in left, left)
 
 
@@ -244,7 +248,7 @@ def service_manager():
         os.environ["NOTIFY_SOCKET"] = said
 
     # env=None: what hand_over sets in the child counts.
-    process = subprocess.Popen(["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" --directory "$1"', LORGD, path],
+    process = subprocess.Popen(["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" --keep 0 --directory "$1"', LORGD, path],
                                pass_fds=(), preexec_fn=hand_over, close_fds=False, env=environment,
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     atexit.register(process.kill)
@@ -331,7 +335,7 @@ BAD_FRAMES = [
 ]
 BAD_TERMS = ["", "{", "}", "[", "hello", "{}", "{nothing}", "{process}", "{process,1,2,3,4,5}", "{'',1}", "{process,[],[],[],[]}",
              "{session_create,1,client,[]}", "{session_create,x,y,[]}", "{session_create,x,client,[z]}", "{session_create,x,client,z}",
-             "{session_create,x,{directory,\"relative\"},[]}", "{session_create,x,{file},[]}", "{session_create,%s,client,[]}" % ("x" * 64),
+             "{session_create,x,{directory,\"relative\"},[]}", "{session_create,x,{file},[]}", "{session_create,x,{file,[]},[]}",
              "{session_destroy,{a,b}}", "{session_destroy,\"a\"}", "{session_info,{a}}", "{session_info,3.5}", "\x00", "\xff\xfe", "\"",
              "{process,nobody,new,true,[]}", "{hello,a,b}", "1.", "#Ref<0.1>", "<0>", "[" * 2000, "{info,1,2,3}", "{delivered,1,all}"]
 
@@ -396,7 +400,7 @@ def hostile(path, daemon):
     deaf.socket.setblocking(False)
     text = b"{session_info,all}"
     request, sent = (HEAD.pack(len(text), REQUEST, 0, 1) + text) * 1000, 0
-    until = time.monotonic() + 2
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
             sent += deaf.socket.send(request)

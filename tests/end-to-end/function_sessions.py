@@ -160,18 +160,71 @@ def loading(lib, module):
     equal("on_load: 0", session.call("function", "on_load", "true", "[call_count]"), 0)
     check("on_load: the module is known to be gone",
           awaited(lambda: number(session, "call_count", "{'counted_late.so',late,1}") == "undefined"))
-    # A program waits for its plan only so long: on a busy machine one of several loads may come out of it untraced.
+    # Whoever looks first, the program that asks about it or lorgd at all programs: it has come, and is traced from its first call on.
     counts = []
-    while len(counts) < 5 and 8 not in counts:
-        if counts:
-            program.do("unload")
-            awaited(lambda: number(session, "call_count", "{'counted_late.so',late,1}") == "undefined")
+    for _ in range(5):
         program.do("load " + module)
         program.do("loaded 8")
         counts.append(number(session, "call_count", "{'counted_late.so',late,1}"))
-    check("on_load: counted", 8 in counts and not set(counts) - {8, "false"}, counts)
+        program.do("unload")
+        awaited(lambda: number(session, "call_count", "{'counted_late.so',late,1}") == "undefined")
+    equal("on_load: counted", counts, [8] * 5)
     session.free()
     equal("load: the program ends as ever", program.end(), 0)
+
+
+def standing(lib, module):
+    """A request that stands is asked of modules that old programs load later, and of no others."""
+    session, other = Session(lib, name="standing"), Session(lib, name="other")
+    program = Program()
+    late = "{'counted_late.so',late,1}"
+    equal("standing: nothing yet", session.call("function", "{'counted_late.so','_','_'}", "true", "[call_count, on_load]"), 0)
+    equal("standing: a pattern", other.call("function", "\"counted_l*:la?e\"", "[{['$1'],[{'<','$1',3}],[]}]", "[local, on_load]"), 0)
+    other.call("process", "<%d>" % program.pid, 1, "[call]")
+    for turn in range(3):
+        program.do("load " + module)
+        program.do("loaded 6")
+        equal("standing: counted, time %d" % turn, number(session, "call_count", late), 6)
+        equal("standing: told, time %d" % turn, [text.split(",call,")[1] for text in other.received()],
+              ["{'counted_late.so',late,[%d]}}" % one for one in range(3)])
+        program.do("unload")
+    equal("standing: another function is not asked", number(session, "call_count", "{counted,work,1}"), "false")
+    other.call("function", "\"counted_l*:la?e\"", "false", "[local]")
+    session.call("function", "{'_','_','_'}", "false", "[call_count]")
+    program.do("load " + module)
+    program.do("loaded 6")
+    equal("standing: ended", number(session, "call_count", late), "false")
+    equal("standing: ended, the other", other.received(), [])
+    for one in (session, other):
+        one.free()
+    equal("standing: the program ends as ever", program.end(), 0)
+
+
+def declared(lib, module):
+    """Nobody knows how many arguments a function has: who says it gets as many, as integers; each session for itself."""
+    one, two, none = (Session(lib, name=name) for name in ("one", "two", "none"))
+    program = Program()
+    program.do("load " + module)
+    for session in (one, two, none):
+        session.call("process", "<%d>" % program.pid, 1, "[call]")
+    function = "'counted_bare.so',late"
+    equal("declared: three", one.call("function", "{%s,3}" % function, "[{['$1','$2','$3'],[{'=<','$1',1}],[]}]", "[local]"), 1)
+    equal("declared: one, in a condition", two.call("function", "{%s,1}" % function, "{'if',\"arg0 =:= 2\"}", "[local]"), 1)
+    equal("declared: none", none.call("function", "{%s,'_'}" % function, "true", "[local]"), 1)
+    program.do("loaded 4")
+    told = [text.split(",call,")[1] for text in one.received()]
+    check("declared: three arguments", len(told) == 2 and all(re.fullmatch(r"\{'counted_bare.so',late,\[%d(,-?\d+){2}\]\}\}" % number, text)
+                                                              for number, text in enumerate(told)), told)
+    equal("declared: one argument", [text.split(",call,")[1] for text in two.received()], ["{'counted_bare.so',late,[2]}}"])
+    equal("declared: no argument", [text.split(",call,")[1] for text in none.received()], ["{'counted_bare.so',late,[]}}"] * 4)
+    none.call("process", "<%d>" % program.pid, 1, "[arity]")
+    none.call("function", "{%s,5}" % function, "true", "[local]")
+    program.do("loaded 1")
+    equal("declared: how many", [text.split(",call,")[1] for text in none.received()], ["{'counted_bare.so',late,5}}"])
+    equal("declared: a known signature has to fit", one.call("function", "{counted,work,3}", "true", "[local]"), 0)
+    for session in (one, two, none):
+        session.free()
+    equal("declared: the program ends as ever", program.end(), 0)
 
 
 def nothing_is_left(lib):
@@ -235,6 +288,10 @@ def refusals(lib):
             check("badarg: %s %s %s" % (pattern, match, options), False, "it was taken")
         except Refused as refused:
             check("badarg: %s %s %s" % (pattern, match, options), refused.args[0] == "badarg" and refused.args[1], refused.args)
+    try:
+        check("badarg: info of no arity", False, session.call("info", "{counted,work,'_'}", "call_count"))
+    except Refused as refused:
+        check("badarg: info of no arity says what to give", "(counted:work/1)" in refused.args[1], refused.args)
     session.free()
 
 
@@ -263,11 +320,16 @@ def main():
     module = os.path.join(work, "counted_late.so")
     subprocess.run(["cc", "-g", "-O1", "-shared", "-fPIC", "-x", "c", "-", "-o", module], check=True, text=True,
                    input="__attribute__((noinline)) long late(long x) { return 5 * x + 2; }\n")
+    bare = os.path.join(work, "counted_bare.so")
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-x", "c", "-", "-o", bare], check=True, text=True,
+                   input="__attribute__((noinline)) long late(long x) { return 5 * x + 2; }\n")
     daemon = start_daemon(runtime)
     lib = library()
     for part in (refusals, count, times, nothing_is_left, latency):
         part(lib)
     loading(lib, module)
+    standing(lib, module)
+    declared(lib, bare)
     daemon.send_signal(signal.SIGTERM)
     equal("lorgd ends when told", daemon.wait(timeout=20), 0)
     finish()

@@ -14,7 +14,7 @@ SETTLED = 10  # seconds after which a killed lorg's folder counts as abandoned
 
 
 def folders():
-    return {f for f in glob.glob("/tmp/lorg-??????") if os.stat(f).st_uid == os.geteuid()}
+    return {f for f in glob.glob("/tmp/lorg-??????") + glob.glob("/run/lorg-??????") if os.stat(f).st_uid == os.geteuid()}
 
 
 def start(command):

@@ -13,10 +13,17 @@ LIBRARY = os.path.join(BUILD, "preload", "liblorg.so")
 
 
 class Daemon:
-    def __init__(self):
-        directory = scratch("run")
-        os.mkdir(directory, 0o700)
-        self.process = start_daemon(directory)
+    def __init__(self, name="run", keep="0", through=()):
+        self.directory, self.keep = scratch(name), keep
+        os.mkdir(self.directory, 0o700)
+        self.process = start_daemon(self.directory, keep, through)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def start_again(self):
+        self.process = start_daemon(self.directory, self.keep)
 
     def end(self):
         self.process.terminate()
@@ -50,6 +57,40 @@ class Program:
         """Its status: 0 where every call gave what it should."""
         said = self.process.communicate(timeout=20)[0]
         return self.process.returncode if said.endswith(b" calls\n") else "said %r" % said
+
+
+class Target:
+    """tests/fixtures/attached.c, started without lorg."""
+
+    def __init__(self, *way):
+        self.way = way
+        self.process = subprocess.Popen([fixture("attached"), *way], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.pid = self.process.pid
+        self.process.stdout.readline()
+        time.sleep(0.02)
+
+    def tracers(self):
+        """Who traces its threads."""
+        found = set()
+        for tid in os.listdir("/proc/%d/task" % self.pid):
+            try:
+                with open("/proc/%d/task/%s/status" % (self.pid, tid), encoding="utf-8") as file:
+                    found.update(line.split()[1] for line in file if line.startswith("TracerPid"))
+            except OSError:
+                pass
+        return found
+
+    def end(self):
+        """What it says of itself."""
+        try:
+            if self.way[0] == "loop":
+                self.process.send_signal(signal.SIGUSR1)
+            said = self.process.communicate(b"x", timeout=30)[0].decode().strip()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            return "hung"
+        return said if self.process.returncode == 0 else "status %d %s" % (self.process.returncode, said)
 
 
 class Front:

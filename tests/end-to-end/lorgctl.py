@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """liblorgctl for tests, and a lorgd of one's own. TEST_BUILD names the build folder."""
 
+import atexit
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -77,12 +79,14 @@ class Session:
             message = self.receive(100000000)
             if not message:
                 continue
+            end = time.monotonic() + 10  # as long as something comes
             text = message.text.decode(errors="replace")
             if message.kind == 2:
                 if reference in text:
                     return said
                 continue
-            said.append(text if message.kind != 3 else "lost %d" % message.count)
+            words = {3: "lost %d", 5: "perhaps lost %d"}
+            said.append(words[message.kind] % message.count if message.kind in words else text)
         raise Refused("late", "nothing was said to be delivered: " + "; ".join(said))
 
     def free(self):
@@ -90,13 +94,34 @@ class Session:
         self.lib.lorg_disconnect(self.connection)
 
 
-def start_daemon(directory):
+def reached(directory):
+    """The pid of the lorgd that programs find there."""
+    try:
+        with open(os.path.join(directory, "programs"), encoding="ascii") as programs:
+            return int(programs.read().split(":")[1])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def end_daemon(daemon):
+    """With all that it holds. For tests that end in the middle: they would leave it behind."""
+    if daemon.poll() is None:
+        daemon.send_signal(signal.SIGINT)
+        try:
+            daemon.wait(5)
+        except subprocess.TimeoutExpired:
+            daemon.kill()
+
+
+def start_daemon(directory, keep="0", through=()):
+    """keep: seconds that its keeper waits for the next one, where it is killed. through: a command that executes it."""
     os.environ["LORG_RUNTIME_DIRECTORY"] = directory
     places = [os.path.join(BUILD, "collector", *place, "lorgd") for place in (["daemon"], [])]
     program = next((place for place in places if os.path.exists(place)), places[0])
-    daemon = subprocess.Popen([program, "--directory", directory], stdin=subprocess.DEVNULL)
+    daemon = subprocess.Popen([*through, program, "--directory", directory, "--keep", keep], stdin=subprocess.DEVNULL)
+    atexit.register(end_daemon, daemon)
     end = time.monotonic() + 10
-    while not os.path.exists(os.path.join(directory, "programs")):
+    while reached(directory) != daemon.pid:
         if time.monotonic() > end or daemon.poll() is not None:
             print("FAIL live: lorgd does not start")
             sys.exit(1)

@@ -34,10 +34,20 @@ def usage():
                     ["process", "hunt", "all", "maybe", "call"], ["function", "hunt"], ["function", "hunt", "nothing"],
                     ["tail"], ["tail", "hunt", "--format", "xml"], ["calls"], ["calls", "a:b", "--max", "0"],
                     ["calls", "a:b", "--match", "true", "--if", "true"], ["info", "hunt"], ["system", "hunt", "long_gc"],
-                    ["session", "create", "x", "-o", "d", "--tracer", "client"], ["session", "create", "x", "--limit-memory", "5x"]):
+                    ["session", "create", "x", "-o", "d", "--tracer", "client"], ["session", "create", "x", "--limit-memory", "5x"],
+                    *(["calls", "a:b", "--rate", rate] for rate in ("0", "x", "5/", "5/week", "/s", "-1", "1.5/s", "5 /s", "99999999999999999999")),
+                    ["session", "create", "x", "--limit-rate", "5/m"]):
         status, said, error = lorg(*command)
         check("usage: %s" % " ".join(command), status == 2 and not said and error.startswith("lorg: ") and error.count("\n") == 1,
               (status, said, error))
+    for command, meant in ((["tial", "x"], "lorg tail"), (["sesion"], "lorg session"), (["session", "lits"], "list"), (["tail", "x", "--formt", "json"], "--format"),
+                           (["session", "create", "x", "--persists"], "--persist"), (["calls", "a:b", "--no-return"], None), (["function", "x", "a:b", "--locl"], "--local"),
+                           (["calls", "a:b", "--max"], "its value is missing"), (["ps", "--format=xml"], "no such format"), (["tail", "x", "--quiet"], "no such option")):
+        status, said, error = lorg(*command)
+        check("meant: %s" % " ".join(command), status == 2 - (meant is None) and (meant or "lorgd &") in error and error.count("\n") == 1, (status, said, error))
+    for command in (["tail", "hunt", "--help"], ["process", "a", "b", "--help"], ["session", "--help"], ["session", "create", "-h"], ["calls", "-?"], ["ps", "--usage"]):
+        status, said, error = lorg(*command)
+        check("help behind arguments: %s" % " ".join(command), status == 0 and said.startswith(b"Usage: lorg") and not error, (status, said[:80], error))
     for command in ("session", "process", "port", "function", "send", "recv", "system", "info", "delivered", "ps", "tail", "calls"):
         status, said, error = lorg(command, "--help")
         check("help: %s" % command, status == 0 and b"lorg" in said and not error, (status, error))
@@ -69,6 +79,10 @@ def asking(program):
     equal("recv", says("recv", "hunt", "true"), "1")
     equal("system", says("system", "hunt", "long_schedule", "500"), "ok")
     equal("info: system", says("info", "hunt", "system", "all"), "{system,[{long_schedule,500}]}")
+    status, _, error = lorg("process", "hunt", "all", "on", "procs", "exitting")
+    check("flags: what may have been meant", status == 1 and "did you mean exiting?" in error, error)
+    status, _, error = lorg("info", "hunt", "live_calls:work", "traced")
+    check("a function without its arity", status == 2 and "MODULE:FUNCTION/ARITY" in error, error)
     for command in (["process", "hunt", "all", "on", "calls"], ["process", "nobody", "all", "on", "call"],
                     ["process", "hunt", "1", "on", "call"], ["info", "hunt", "new", "colour"], ["system", "hunt", "long_lunch", "5"],
                     ["send", "hunt", "[{"], ["function", "hunt", "{a,'_',1}"], ["session", "create", "y", "--persist", "--tracer", "{x}"]):
@@ -166,8 +180,140 @@ def attached():
     check("run --daemon: environment", not re.search(rb"^(LORG|LD_PRELOAD)=", done.stdout, re.M), done.stdout[-200:])
 
 
+def lines_with(front, pattern, do):
+    """The lines until one is `pattern`, for which `do` is done again and again."""
+    lines = []
+    for _ in range(100):
+        do()
+        while select.select([front.process.stdout], [], [], 0.1)[0]:
+            lines.append(front.line())
+            if re.search(pattern, lines[-1]) or not lines[-1]:
+                return lines
+    return lines
+
+
+def restarted():
+    """lorgd is killed and started again, and started anew by a signal: who looks on goes on."""
+    own = Daemon("again", "20")
+    says("session", "create", "births", "--persist")
+    says("process", "births", "all", "on", "procs", "set_on_spawn")
+    directory = scratch("rec-again")
+    says("session", "create", "rec", "--persist", "-o", directory)
+    says("process", "rec", "all", "on", "procs", "set_on_spawn")
+    fronts = [Front("tail", name, "--format", "erlang") for name in ("births", "rec")]
+    exits = lambda status: lambda: run_attached("sh", "-c", "exit %d" % status)
+    seen = [lines_with(front, r",exit,11\}$", exits(11)) for front in fronts]
+    check("again: they look on", all(",exit,11}" in lines[-1] for lines in seen), seen)
+    own.kill()
+    own.start_again()
+    for lines, front in zip(seen, fronts):
+        lines += lines_with(front, r",exit,12\}$", exits(12))
+    check("again: they go on after a kill", all(",exit,12}" in lines[-1] for lines in seen), seen)
+    own.process.send_signal(signal.SIGUSR1)
+    for lines, front in zip(seen, fronts):
+        lines += lines_with(front, r",exit,13\}$", exits(13))
+    check("again: they go on after SIGUSR1", all(",exit,13}" in lines[-1] for lines in seen), seen)
+    ends = [front.end() for front in fronts]
+    # Programs ended while each was waited for: each end is told once.
+    for lines, (_, rest, _) in zip(seen, ends):
+        told = [line for line in lines + rest if ",exit," in line]
+        check("again: nothing comes twice", len(told) == len(set(told)), told)
+    equal("again: status", [status for status, _, _ in ends], [0, 0])
+    errors = ends[0][2].splitlines()
+    check("again: told once each time", len(errors) == 2 and all(error.startswith("lorg: lorgd has gone: session births goes on") for error in errors), ends[0][2])
+    own.kill()
+    own.start_again()
+    says("session", "destroy", "births")
+    status, said, error = lorg("tail", "births")
+    check("again: a session that is no more", status == 1 and not said and error.count("\n") == 1, (status, said, error))
+    own.process.send_signal(signal.SIGINT)
+    equal("again: lorgd", own.process.wait(timeout=10), 0)
+
+
+def stands_still(daemon):
+    """A lorgd that is stopped is not waited for without end."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    status, said, error = lorg("ps", limit=30)
+    daemon.process.send_signal(signal.SIGCONT)
+    check("stopped: ps", status == 1 and not said and "does not answer" in error and error.count("\n") == 1, (status, said, error))
+    check("stopped: it goes on", says("ps") is not None and says("session", "list") == "", says("session", "list"))
+
+
+def shell(line):
+    """(status, stdout, stderr) of a line with $lorg in it."""
+    done = subprocess.run(["bash", "-c", line.replace("$lorg", LORG)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, timeout=60)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def surroundings():
+    """Where commands write to, and what they are started with, as it may be."""
+    says("session", "create", "around", "--persist")
+    for command in ("ps", "session list", "session info all", "info around new flags", "--help", "--version", "ps --format json", "tail --help"):
+        status, said, error = shell("$lorg %s >/dev/full" % command)
+        check("full disk: %s" % command, status == 1 and error == "lorg: standard output: No space left on device: free some space, or write elsewhere\n", (status, error))
+        status, said, error = shell("$lorg %s >&-" % command)
+        check("closed output: %s" % command, status == 1 and error.startswith("lorg: standard output: Bad file descriptor") and error.count("\n") == 1, (status, error))
+        for closed in ("<&-", "2>&-", "<&- 2>&-"):
+            status, said, error = shell("$lorg %s %s" % (command, closed))
+            check("closed %s: %s" % (closed, command), status == 0 and said and not error, (status, said, error))
+        status, said, error = shell("set -o pipefail; $lorg %s | true" % command)
+        check("a reader that goes: %s" % command, status in (0, 1, 141) and not error, (status, error))
+        status, said, error = shell("LC_ALL=tr_TR.UTF-8 LANGUAGE=de LANG=xx $lorg %s" % command)
+        check("another language: %s" % command, status == 0 and said == shell("$lorg " + command)[1] and not error, (status, error))
+    says("process", "around", "all", "on", "procs")
+    status, said, error = shell("$lorg tail around --max 1 >/dev/full & sleep 0.5; while kill -0 $! 2>/dev/null; do $lorg run --daemon -- true; done; wait $!")
+    check("full disk: tail", status == 1 and "No space left" in error and error.count("\n") == 1, (status, error))
+    # Stopped by Ctrl-Z and brought back.
+    tail = Front("tail", "around", "--format", "erlang")
+    first_line(tail)
+    tail.process.send_signal(signal.SIGTSTP)
+    until(lambda: open("/proc/%d/stat" % tail.process.pid).read().rsplit(")", 1)[1].split()[0] == "T")
+    run_attached("sh", "-c", "exit 21")
+    tail.process.send_signal(signal.SIGCONT)
+    lines = lines_with(tail, r",exit,21\}$", lambda: None)
+    check("stopped and brought back: tail", lines and ",exit,21}" in lines[-1], lines)
+    equal("stopped and brought back: status", tail.end()[0], 0)
+    says("session", "destroy", "around")
+
+
+def names():
+    """Sessions may be called anything that is an atom."""
+    wanted = ["\u00e9 \u00fc", "\u65e5\u672c\u8a9e", "a\nb", "", "3", "'", "{x}", "\x1b[31mred", "-x", "x" * 255, "all", "\U0001f600"]
+    for name in wanted:
+        check("name %r: create" % name[:12], says("session", "create", "--persist", "--", name).startswith("{"), says("session", "list"))
+    listed = json.loads(says("session", "list", "--format", "json"))["sessions"]
+    equal("names: json", [one["name"] for one in listed], wanted)
+    text = says("session", "list")
+    check("names: a line each, and nothing a terminal obeys", text.count("\n") == len(wanted) - 1 and "\x1b" not in text, text)
+    for one in listed:
+        quoted = "'3'" if one["name"] == "3" else one["name"] if one["name"] and one["name"][0] not in "-{" else str(one["number"])
+        equal("name %r: info" % one["name"][:12], says("info", quoted, "new", "flags"), "{flags,[]}")
+        equal("name %r: destroy" % one["name"][:12], says("session", "destroy", quoted), "true")
+    status, said, error = lorg("session", "create", "--persist", "--", "x" * 256)
+    check("names: too long", status == 1 and not said and error.count("\n") == 1, (status, said, error))
+    equal("names: none is left", sessions(), "[]")
+
+
+def many_programs():
+    """A page of them: in the order of their numbers, in columns."""
+    environment = dict(os.environ, LD_PRELOAD=LIBRARY)
+    started = [subprocess.Popen(["sleep", "100"], env=environment, stdin=subprocess.DEVNULL) for _ in range(60)]
+    pids = sorted(one.pid for one in started)
+    listed = lambda: [one["pid"] for one in json.loads(says("ps", "--format", "json"))["programs"]]
+    check("many programs: all are there", until(lambda: set(pids) <= set(listed()), 20), len(listed()))
+    equal("many programs: json is sorted", listed(), sorted(listed()))
+    lines = says("ps").splitlines()
+    told = [int(line.split()[0]) for line in lines[1:]]
+    check("many programs: text is sorted", told == sorted(told) and set(pids) <= set(told), told)
+    equal("many programs: one column", {line.rindex("  -") for line in lines if "/sleep" in line}, {lines[0].index("SESSIONS") - 2})
+    for one in started:
+        one.kill()
+        one.wait()
+
+
 no_daemon()
 usage()
+restarted()
 daemon = Daemon()
 program = Program()
 programs(program)
@@ -176,6 +322,10 @@ tailing()
 in_front()
 directories()
 attached()
+surroundings()
+names()
+many_programs()
+stands_still(daemon)
 equal("the program", program.end(), 0)
 equal("lorgd", daemon.end(), 0)
 finish()

@@ -616,7 +616,7 @@ static void answer_with_losses(struct fake *fake, uint64_t number, const char *r
 	call(&stream, 210, FIRST);
 	each_packet(&stream, put_packet, fake);
 	for (uint64_t lost = 1; lost <= 10; lost++)
-		put_frame(fake, FRAME_LOST, 3, &lost, sizeof lost);
+		put_frame(fake, FRAME_LOST, 3, &(struct frame_lost){lost, 2}, sizeof(struct frame_lost));
 	put_text(fake, FRAME_TEXT, 3, "{plug,1}");
 	put_text(fake, FRAME_ANSWER, number, "1");
 }
@@ -631,6 +631,7 @@ START_TEST(losses)
 	ck_assert_int_eq(lorg_process(session, "all", 1, "[call]", &failure), 1);
 	/* Both came before the packet was shown. */
 	expect(connection, LORG_MESSAGE_LOST, "{lost,110}", 0);
+	expect(connection, LORG_MESSAGE_PERHAPS_LOST, "{perhaps_lost,20}", 0);
 	expect(connection, LORG_MESSAGE_TRACE, "{trace,<4211.4211.0>,call,{'redis-server',f,2}}", 1);
 	expect(connection, LORG_MESSAGE_TRACE, "{plug,1}", 0);
 	lorg_session_free(session);

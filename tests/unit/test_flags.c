@@ -50,8 +50,8 @@ uint64_t event_write(struct thread *self, uint16_t id, const void *fields, uint3
 
 enum {
 	SESSIONS_AT = 4096,
-	ARENA_SIZE = SESSIONS_AT + LORG_SESSIONS * LORG_SESSION_STRIDE + 4096,
 	FLAG_TABLE_AT = SESSIONS_AT + LORG_SESSIONS * LORG_SESSION_STRIDE,
+	ARENA_SIZE = FLAG_TABLE_AT + LORG_PROGRAM_FLAGS * sizeof(struct lorg_program_flags),
 	PARENT = 0,
 	CHILD = 1,
 	OTHER = 2,

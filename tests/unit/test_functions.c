@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <lorg/match.h>
 
@@ -220,7 +222,7 @@ static void begin(struct shared *shared, struct live_control *control)
 {
 	memset(shared, 0, sizeof *shared);
 	shared->control = (struct lorg_control){.function_count = FUNCTIONS, .setting_count = SETTINGS, .live = 1};
-	*control = (struct live_control){.plan = &plan, .control = &shared->control, .programs = shared->programs,
+	*control = (struct live_control){.plan = &plan, .control = &shared->control, .setting_count = SETTINGS, .programs = shared->programs,
 		.programs_at = (uint32_t)__builtin_offsetof(struct shared, programs), .programs_size = PROGRAMS};
 	ck_assert_int_eq(control_begin(control), 0);
 }
@@ -262,7 +264,8 @@ START_TEST(lists_that_are_alike_are_one)
 	struct shared *shared = malloc(sizeof *shared);
 	struct live_control control;
 	struct specification *match = make_specification(1, NULL);
-	const struct control_wish wishes[2] = {{3, LORG_KIND_LOCAL, LORG_CALL_ENTRY, NULL}, {7, LORG_KIND_LOCAL, LORG_CALL_ENTRY, match}};
+	const struct control_wish wishes[2] = {{3, LORG_KIND_LOCAL, LORG_CALL_ENTRY, NULL, 0},
+						{7, LORG_KIND_LOCAL, LORG_CALL_ENTRY, match, 0}};
 	begin(shared, &control);
 	for (uint32_t i = 0; i < FUNCTIONS; i++)
 		ck_assert_int_eq(control_set(&control, i, wishes, 2, 5, &bases, 1), 0);
@@ -297,7 +300,7 @@ START_TEST(settings_and_programs_are_given_back)
 		struct specification *match = make_specification(i % 8, NULL);
 		struct control_wish wishes[3];
 		for (uint32_t k = 0; k < 3; k++)
-			wishes[k] = (struct control_wish){1 + (i + k) % 127, LORG_KIND_LOCAL, LORG_CALL_ENTRY | (k ? 0 : LORG_CALL_VALUES), k == 1 ? match : NULL};
+			wishes[k] = (struct control_wish){1 + (i + k) % 127, LORG_KIND_LOCAL, LORG_CALL_ENTRY | (k ? 0 : LORG_CALL_VALUES), k == 1 ? match : NULL, 0};
 		const uint32_t place = i % 7;
 		const struct lorg_call_setting *old = shared->functions[place].setting ? &shared->settings[shared->functions[place].setting - 1] : NULL;
 		struct lorg_call_setting before = old ? *old : (struct lorg_call_setting){0};
@@ -322,9 +325,9 @@ START_TEST(without_room_nothing_changes)
 {
 	struct shared *shared = malloc(sizeof *shared);
 	struct live_control control;
-	const struct control_wish first = {1, LORG_KIND_LOCAL, LORG_CALL_ENTRY, NULL};
+	const struct control_wish first = {1, LORG_KIND_LOCAL, LORG_CALL_ENTRY, NULL, 0};
 	struct specification *large = make_specification(PROGRAMS, NULL);
-	const struct control_wish too_large = {2, LORG_KIND_LOCAL, LORG_CALL_ENTRY, large};
+	const struct control_wish too_large = {2, LORG_KIND_LOCAL, LORG_CALL_ENTRY, large, 0};
 	begin(shared, &control);
 	ck_assert_int_eq(control_set(&control, 0, &first, 1, 9, &bases, 1), 0);
 	ck_assert_int_eq(control_set(&control, 0, &too_large, 1, 1, &bases, 2), -1);
@@ -334,7 +337,7 @@ START_TEST(without_room_nothing_changes)
 	for (uint32_t i = 1; i < FUNCTIONS; i++) {
 		struct control_wish wishes[8];
 		for (uint32_t k = 0; k < 8; k++)
-			wishes[k] = (struct control_wish){k + 1, LORG_KIND_LOCAL, 1000 + i * 8 + k, NULL};
+			wishes[k] = (struct control_wish){k + 1, LORG_KIND_LOCAL, 1000 + i * 8 + k, NULL, 0};
 		int result = control_set(&control, i, wishes, 8, 1, &bases, 3);
 		ck_assert_int_eq(result, used + 8 <= SETTINGS ? 0 : -1);
 		used += result ? 0 : 8;
@@ -356,7 +359,7 @@ START_TEST(callers_are_addresses_of_the_programs)
 	struct shared *shared = malloc(sizeof *shared);
 	struct live_control control;
 	struct specification *match = make_specification(0, &mapped_at);
-	const struct control_wish wish = {1, LORG_KIND_LOCAL, LORG_CALL_ENTRY, match};
+	const struct control_wish wish = {1, LORG_KIND_LOCAL, LORG_CALL_ENTRY, match, 0};
 	const struct lorg_match_head *head = (const struct lorg_match_head *)(const void *)match->program;
 	begin(shared, &control);
 	mapped_at = 0;
@@ -369,6 +372,16 @@ START_TEST(callers_are_addresses_of_the_programs)
 	ck_assert_uint_eq(range->first, 0x40010);
 	ck_assert_uint_eq(range->last, 0x4001f);
 	control_end(&control);
+	/* Those of a lorgd before this one, whose ranges nobody knows, are at rest. */
+	control.adopted_ns = 1;
+	control.descriptor = memfd_create("control", MFD_CLOEXEC);
+	ck_assert_int_eq(write(control.descriptor, shared, sizeof *shared), sizeof *shared);
+	ck_assert_int_eq(control_begin(&control), 0);
+	mapped_at = 0x50000;
+	control_place_callers(&control, &bases);
+	ck_assert_uint_eq(range->first, 0x40010);
+	control_end(&control);
+	close(control.descriptor);
 	specification_release(match);
 	free(shared);
 }

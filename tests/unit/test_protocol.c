@@ -89,6 +89,12 @@ void session_functions_flag(struct sessions *sessions, struct session *session, 
 	(void)sessions, (void)session, (void)family, (void)process, (void)on;
 }
 
+int session_functions_leave(struct sessions *sessions, struct session *session)
+{
+	(void)sessions, (void)session;
+	return 0;
+}
+
 void session_functions_end(struct sessions *sessions, struct session *session)
 {
 	(void)sessions, (void)session;
@@ -151,7 +157,7 @@ static void attach(void)
 	image->own_pid = (uint32_t)child;
 	image->state = LORG_IMAGE_ALIVE;
 	arena->image_high_water = 1;
-	control[0] = lorg_chunk_word(LORG_CHUNK_SLAB, 0, 0);
+	control[0] = lorg_chunk_word(LORG_CHUNK_SLAB, 0, LORG_SLAB_IN_USE);
 	arena->chunk_high_water = 1;
 	process->own_tid = (uint32_t)child;
 	process->birth_tick = clock_tick(&arena->clock);
@@ -378,10 +384,9 @@ START_TEST(every_wrong_argument_is_a_badarg)
 		{"{port,s,#Port<1.1.0>,true,[send]}", "not open"},
 		{"{port,s,new,maybe,[send]}", "how is maybe"},
 		{"{port,s,new,true,[wrong]}", "wrong"},
-		{"{port,s,new,true,[cpu_timestamp]}", "with all only"},
+		{"{port,s,new,true,[cpu_timestamp]}", "no flag of ports"},
 		{"{function,s,{m,f},true,[]}", "{Module, Function, Arity}"},
-		{"{function,s,{m,f,256},true,[]}", "0 to 255"},
-		{"{function,s,{m,f,-1},true,[]}", "0 to 255"},
+		{"{function,s,{m,f,1.0},true,[]}", "an arity is a number"},
 		{"{function,s,{m,'_',1},true,[]}", "'_' stands for"},
 		{"{function,s,{'_',f,1},true,[]}", "'_' stands for"},
 		{"{function,s,{'_',f,'_'},true,[]}", "'_' stands for"},
@@ -531,11 +536,17 @@ START_TEST(values_are_those_of_trace)
 	ck_assert_int_eq(asked.how, FUNCTION_CLEAR);
 	ck_assert_str_eq(ask("{info,s,{m,f,1},traced}"), "{traced,local}");
 	ck_assert_str_eq(ask("{session_info,{x,f,1}}"), "undefined");
+	/* An arity that no function has is no mistake. */
+	ck_assert_str_eq(ask("{function,s,{m,f,256},true,[]}"), "{0,[{{m,f,256},\"no function has that many arguments\"}]}");
+	ck_assert_str_eq(ask("{function,s,{m,f,-1},true,[]}"), "{0,[{{m,f,-1},\"no function has that many arguments\"}]}");
+	ck_assert_str_eq(ask("{info,s,{m,f,256},traced}"), "{traced,undefined}");
+	ck_assert_str_eq(ask("{session_info,{m,f,256}}"), "undefined");
 	ck_assert_str_eq(ask("{session_info,{m,f,1}}"), "[{'a b',1},{s,2}]");
 	ck_assert_str_eq(ask("{info,s,send,match_spec}"), "{match_spec,true}");
 	ck_assert_str_eq(ask("{send,s,false,[]}"), "1");
 	ck_assert_str_eq(ask("{info,s,send,match_spec}"), "{match_spec,false}");
-	ck_assert_str_eq(ask("{session_info,send}"), "[{s,2}]");
+	ck_assert_str_eq(ask("{session_info,send}"), "[{'a b',1}]"); /* the one that lets messages pass */
+	ck_assert_str_eq(ask("{session_info,'receive'}"), "[{'a b',1},{s,2}]");
 	ck_assert_str_eq(ask("{send,s,[{['_','$1'],[{'=:=','$1',eof}],[]}],[]}"), "1");
 	ck_assert_str_eq(ask("{info,s,send,match_spec}"), "{match_spec,[{['_','$1'],[{'=:=','$1',eof}],[]}]}");
 	ck_assert_str_eq(ask("{send,s,[],[]}"), "1");
@@ -543,7 +554,7 @@ START_TEST(values_are_those_of_trace)
 	ck_assert_str_eq(ask("{recv,s,[{['_',undefined,'_'],[],[]}],[]}"), "1");
 	ck_assert_str_eq(ask("{info,s,'receive',match_spec}"), "{match_spec,[{['_',undefined,'_'],[],[]}]}");
 	ck_assert_str_eq(ask("{recv,s,true,[]}"), "1");
-	ck_assert_str_eq(ask("{session_info,'receive'}"), "[]");
+	ck_assert_str_eq(ask("{session_info,'receive'}"), "[{'a b',1},{s,2}]");
 	ck_assert_str_eq(ask("{port,s,new,true,[ports,call]}"), "0");
 	ck_assert_str_eq(ask("{info,s,new_ports,flags}"), "{flags,[ports,call]}");
 	ck_assert_str_eq(ask("{session_info,new_ports}"), "[{s,2}]");
@@ -623,7 +634,7 @@ START_TEST(gates_open_while_somebody_asks)
 	ck_assert_uint_eq(slot_of(1)->flags_new_processes, LORG_TRACE_RUNNING);
 	ck_assert_uint_gt(gates_open(), 0);
 	ask("{port,s,new,true,[send]}");
-	ck_assert_uint_eq(slot_of(0)->flags_ports, LORG_TRACE_SEND);
+	ck_assert_uint_eq(slot_of(0)->flags_ports, LORG_TRACE_SEND | LORG_TRACE_PORTS); /* which are new is to be told */
 	ck_assert_uint_gt(family_arena(family)->port_epoch, epoch);
 	ask("{session_destroy,s}");
 	ck_assert_uint_eq(gates_open(), 0);
@@ -779,7 +790,7 @@ START_TEST(a_slow_client_loses_and_is_told_how_many)
 	const struct lorg_event_MARK mark = {0};
 	const struct packet_bytes text[] = {packet_text("mark")};
 	struct connection *connection;
-	uint64_t lost;
+	struct frame_lost lost;
 	int other;
 	open_client(&connection, &other);
 	struct tracer *tracer = client_tracer(connection, 0);
@@ -800,12 +811,19 @@ START_TEST(a_slow_client_loses_and_is_told_how_many)
 	packet.head->holds = 0;
 	connection_send(connection);
 	ck_assert_uint_eq(tracer->operations->waiting(tracer), 0);
+	/* Before what came next. */
+	memcpy(&lost, read_answer(other, FRAME_LOST), sizeof lost);
+	ck_assert_uint_ge(lost.count, 6);
+	ck_assert_uint_eq(lost.perhaps, 0);
 	while (read(other, buffer, sizeof buffer) > 0)
 		;
+	/* And where nothing comes. */
+	tracer->operations->lost(tracer, 0, 4);
 	tracer->operations->pass(tracer);
 	connection_send(connection);
 	memcpy(&lost, read_answer(other, FRAME_LOST), sizeof lost);
-	ck_assert_uint_ge(lost, 6);
+	ck_assert_uint_eq(lost.count, 0);
+	ck_assert_uint_eq(lost.perhaps, 4);
 	tracer->operations->end(tracer, "it was destroyed");
 	connection_send(connection);
 	ck_assert_str_eq(read_answer(other, FRAME_ENDED), "it was destroyed");

@@ -320,6 +320,37 @@ START_TEST(a_child_uses_the_functions_and_modules_of_its_parent)
 }
 END_TEST
 
+START_TEST(an_image_that_another_follows_by_exec_ended_with_that)
+{
+	static struct synthetic streams[3];
+	static const struct synthetic_process next = {2, 100, 100, 500};
+	synthetic_clock(&streams[0]);
+	synthetic_packet(&streams[1], first, 100);
+	tell_image(&streams[1], 100, 7, LORG_BIRTH_FORK, "/bin/sh");
+	synthetic_packet(&streams[2], next, 500);
+	tell_image(&streams[2], 500, 1, LORG_BIRTH_EXEC, "/bin/true");
+	/* What tells readers only that they may forget it. */
+	synthetic_packet(&streams[1], first, 9000);
+	SYNTHETIC_EVENT(&streams[1], EXIT, 9000, .program = 1, .reason = LORG_REASON_UNKNOWN, .outside = 1);
+	struct trace *trace = synthetic_open(streams, 3);
+	for (unsigned i = 0; i < trace->process_count; i++) {
+		const struct trace_process *process = &trace->processes[i];
+		if (process->pid != 100 || process->image->birth != LORG_BIRTH_FORK)
+			continue;
+		ck_assert_uint_eq(process->exit.reason, LORG_REASON_EXEC);
+		ck_assert_uint_eq(process->image->exit.reason, LORG_REASON_EXEC);
+		ck_assert_uint_eq(process->image->exit.tick, 500);
+		ck_assert_uint_eq(process->last_tick, 500);
+	}
+	struct merge *merge = merge_start(trace);
+	struct trace_event event;
+	while (merge_next(merge, &event) == 1)
+		ck_assert(event.view.id != LORG_EVENT_EXIT || event.superseded);
+	merge_end(merge);
+	trace_close(trace);
+}
+END_TEST
+
 START_TEST(an_unloaded_module_makes_room_for_another)
 {
 	static struct synthetic streams[2];
@@ -834,6 +865,7 @@ Suite *unit_suite(void)
 		the_last_exit_of_a_process_counts,
 		an_exit_seen_late_is_before_the_wait_that_told_it,
 		a_child_uses_the_functions_and_modules_of_its_parent,
+		an_image_that_another_follows_by_exec_ended_with_that,
 		an_unloaded_module_makes_room_for_another,
 		parents_in_a_ring_do_no_harm,
 		times_are_those_of_the_clock,

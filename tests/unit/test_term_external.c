@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The encoding of terms in events: Erlang's own bytes, everything comes back, nothing half is left, nothing malformed harms. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "collector/term/printer.h"
 #include "collector/term/reader.h"
@@ -226,8 +228,53 @@ START_TEST(announced_and_not_there)
 }
 END_TEST
 
+enum { OVERWRITTEN_WORDS = 4096 };
+static uint64_t *overwritten;
+static volatile int enough;
+
+static void *overwrite(void *unused)
+{
+	uint64_t state = 0x9e3779b97f4a7c15u;
+	while (!enough) {
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		/* What is read first lies first. */
+		uint64_t at = state % (state >> 60 ? 64 : OVERWRITTEN_WORDS), kind = state >> 56 & 3;
+		((volatile uint64_t *)overwritten)[at] = kind ? state >> (kind * 8) << (kind * 8) : 0;
+	}
+	return unused;
+}
+
+/* In programs the scratch memory is shared memory, in which a program may write by mistake at any moment. */
+START_TEST(overwritten_while_it_is_read)
+{
+	struct lorg_terms terms;
+	uint8_t bytes[4096];
+	struct lorg_external out = {.bytes = bytes, .size = sizeof bytes};
+	pthread_t thread;
+	lorg_terms_open(&terms);
+	ck_assert(lorg_put_term(&out, &terms, read_text(&terms, "{one,[2,{three,\"four\"},[[#{a => b,{c} => [d,{e,f}]}],{{{g}}}]],#{5 => <<6>>,7 => {8}}}")));
+	lorg_terms_close(&terms);
+	overwritten = calloc(OVERWRITTEN_WORDS, sizeof *overwritten);
+	pthread_create(&thread, NULL, overwrite, NULL);
+	for (time_t end = time(NULL) + 2; time(NULL) < end;) {
+		for (int i = 0; i < 1000; i++) {
+			const uint8_t *at = bytes;
+			terms = (struct lorg_terms){.scratch = overwritten, .scratch_words = OVERWRITTEN_WORDS, .steps = 100000};
+			lorg_get_term(&terms, &at, bytes + out.used);
+			ck_assert_uint_le(terms.used, OVERWRITTEN_WORDS);
+		}
+	}
+	enough = 1;
+	pthread_join(thread, NULL);
+	free(overwritten);
+}
+END_TEST
+
 Suite *unit_suite(void)
 {
-	const TTest *const tests[] = {as_erlang_encodes, comes_back, truncated_between_terms, own_tags, depth, announced_and_not_there};
+	const TTest *const tests[] = {as_erlang_encodes, comes_back, truncated_between_terms, own_tags, depth, announced_and_not_there,
+					 overwritten_while_it_is_read};
 	return unit_suite_of("term_external", tests, sizeof tests / sizeof tests[0], 60);
 }

@@ -12,11 +12,13 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <mqueue.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -162,6 +164,38 @@ extern "C" __attribute__((noinline, noipa)) long run_caught(long a, const char *
 	return result;
 }
 
+/* Message queues, of System V (a is its number) and of POSIX (its descriptor). */
+static long queue_operation(long a, const char *name, const char *text)
+{
+	struct {
+		long type;
+		char text[8];
+	} message = {1, ""};
+	mq_attr attributes = {};
+	attributes.mq_maxmsg = 8;
+	attributes.mq_msgsize = 8;
+	if (!strcmp(name, "sysv"))
+		return msgget(IPC_PRIVATE, 0600);
+	if (!strcmp(name, "sysv_send"))
+		return msgsnd((int)a, &message, 4, 0);
+	if (!strcmp(name, "sysv_receive"))
+		return msgrcv((int)a, &message, 8, 0, 0);
+	if (!strcmp(name, "sysv_end"))
+		return msgctl((int)a, IPC_RMID, NULL);
+	if (!strcmp(name, "mq")) {
+		int fd = mq_open(text, O_RDWR | O_CREAT, 0600, &attributes);
+		mq_unlink(text);
+		return fd;
+	}
+	if (!strcmp(name, "mq_send"))
+		return mq_send((int)a, message.text, 4, 0);
+	if (!strcmp(name, "mq_receive"))
+		return mq_receive((int)a, message.text, 8, NULL);
+	if (!strcmp(name, "mq_end"))
+		return mq_close((int)a);
+	return -3;
+}
+
 static long system_operation(long a, long b, const char *name, const char *text)
 {
 	int ends[2];
@@ -188,12 +222,28 @@ static long system_operation(long a, long b, const char *name, const char *text)
 		return pthread_setname_np(pthread_self(), text);
 	if (!strcmp(name, "pipe"))
 		return pipe(ends) ? -1 : two_ends(ends[0], ends[1]);
+	if (!strcmp(name, "datagrams"))
+		return socketpair(AF_UNIX, SOCK_DGRAM, 0, ends) ? -1 : two_ends(ends[0], ends[1]);
 	if (!strcmp(name, "socketpair"))
 		return socketpair(AF_UNIX, SOCK_STREAM, 0, ends) ? -1 : two_ends(ends[0], ends[1]);
 	if (!strcmp(name, "write"))
 		return write((int)a, buffer, strlen(text));
 	if (!strcmp(name, "read"))
 		return read((int)a, buffer, sizeof buffer);
+	if (!strcmp(name, "take")) {
+		ssize_t got = read((int)a, buffer, b < (long)sizeof buffer ? (size_t)b : sizeof buffer);
+		return got; /* as many as asked for, at most */
+	}
+	if (!strcmp(name, "pour") || !strcmp(name, "drain")) { /* b bytes, in small pieces */
+		for (long done = 0; done < b;) {
+			size_t piece = (size_t)(1 + done % 5 < b - done ? 1 + done % 5 : b - done);
+			ssize_t moved = name[0] == 'p' ? write((int)a, buffer, piece) : read((int)a, buffer, piece);
+			if (moved <= 0)
+				return -2;
+			done += moved;
+		}
+		return b;
+	}
 	if (!strcmp(name, "nonblocking"))
 		return fcntl((int)a, F_SETFL, O_NONBLOCK);
 	if (!strcmp(name, "fill")) {
@@ -242,6 +292,14 @@ static long system_operation(long a, long b, const char *name, const char *text)
 		return malloc_trim(0) >= 0;
 	if (!strcmp(name, "handle"))
 		return signal((int)a, on_signal) != SIG_ERR;
+	if (!strcmp(name, "unblock")) {
+		sigset_t one;
+		sigemptyset(&one);
+		sigaddset(&one, (int)a);
+		return pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+	}
+	if (!strcmp(name, "trap_exit")) /* a linked process that is told of the other's end, and lives on */
+		return prctl(PR_SET_PDEATHSIG, (int)a);
 	if (!strcmp(name, "tgkill"))
 		return syscall(SYS_tgkill, getpid(), (int)a, (int)b);
 	if (!strcmp(name, "open"))
@@ -282,7 +340,10 @@ static long execute(const slot *asked)
 	for (const char *name : caught)
 		if (!strcmp(asked->name, name))
 			return run_caught(asked->a, name);
-	long result = system_operation(asked->a, asked->b, asked->name, asked->text);
+	long result = queue_operation(asked->a, asked->name, asked->text);
+	if (result != -3)
+		return result;
+	result = system_operation(asked->a, asked->b, asked->name, asked->text);
 	return result != -1 ? result : run(asked->a, asked->b, asked->name);
 }
 
@@ -311,6 +372,11 @@ int main(int argc, char **argv)
 	shared = (board *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	int threads = argc > 2 ? atoi(argv[2]) : 4;
+	/* Of ended children the thread is told that unblocks this. */
+	sigset_t ended;
+	sigemptyset(&ended);
+	sigaddset(&ended, SIGCHLD);
+	pthread_sigmask(SIG_BLOCK, &ended, NULL);
 	for (int i = 0; i < threads; i++)
 		spawn(serve, free_slot());
 	__atomic_store_n(&shared->ready, 1, __ATOMIC_RELEASE);

@@ -97,6 +97,7 @@ class Scenario:
         if text.startswith("{trace,P") and ",gc_" in text:
             text = re.sub(r",\d+\}", ",_}", text)
         text = re.sub(r",\{\d{3,},\d{1,6},\d{1,6}\}\}$", ",<TS:now>}", text)
+        text = re.sub(r",\{0,\d{1,6},\d{1,6}\}\}$", ",<TS:cpu>}", text)
         text = re.sub(r",\{\d{6,},-?\d+\}\}$", ",<TS:strict_monotonic>}", text)
         return re.sub(r"^(\{trace_ts,.*),\d{6,}\}$", r"\1,<TS:monotonic>}", text)
 
@@ -185,7 +186,7 @@ class Scenario:
         who, name, *words = rest.split()
         index = self.slots[who]
         text, numbers = "", []
-        if name in ("pipe", "socketpair"):
+        if name in ("pipe", "socketpair", "datagrams"):
             result = self.host.execute(index, name)
             pid = self.pids[who][1:].split(".")[0]
             self.names[words[0]] = "#Port<%s.%d.*>" % (pid, result >> 32)

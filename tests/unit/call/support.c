@@ -214,6 +214,11 @@ EXPORTED void support_allocate_words(uint64_t words)
 	thread_self()->process->words_allocated += words;
 }
 
+EXPORTED void support_lose_entry(void)
+{
+	memset(this_thread.process, 0, sizeof *this_thread.process);
+}
+
 EXPORTED void support_forbid_system_calls(int forbid)
 {
 	the_program.seccomp = (uint32_t)forbid;

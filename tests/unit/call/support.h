@@ -46,6 +46,8 @@ void support_forget_events(void);
 void support_counters(unsigned number, uint64_t *count, uint64_t *ticks, uint64_t *words);
 /* Words that the thread has allocated, as the allocator's hooks would count them. */
 void support_allocate_words(uint64_t words);
+/* As where the program overwrites the calling thread's entry. */
+void support_lose_entry(void);
 /* As after seccomp. */
 void support_forbid_system_calls(int forbid);
 
