@@ -473,8 +473,9 @@ static void answer(struct requests *requests, uint32_t index, const struct famil
 	request->control_size = plan ? plan->control.size : 0;
 	request->plan_id = plan ? plan->plan_id : 0;
 	requests->slot[index].plan = (struct family_plan *)plan;
-	/* Release: pairs with the image's acquire; the answer is there. */
-	__atomic_store_n(&request->state, LORG_REQUEST_ANSWERED, __ATOMIC_RELEASE);
+	/* Release: pairs with the image's acquire; the answer is there. It may have abandoned the request meanwhile. */
+	uint32_t posted = LORG_REQUEST_POSTED;
+	__atomic_compare_exchange_n(&request->state, &posted, LORG_REQUEST_ANSWERED, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
 static void know_module(struct requests *requests, const struct lorg_request *request)
@@ -660,6 +661,10 @@ static uint32_t look_at_slot(struct requests *requests, uint32_t index, uint64_t
 	struct slot *slot = &requests->slot[index];
 	/* Acquire: pairs with the image's release when it posts. */
 	uint32_t state = __atomic_load_n(&request_at(requests, index)->state, __ATOMIC_ACQUIRE);
+	if (state == LORG_REQUEST_ABANDONED) {
+		state = LORG_REQUEST_FREE;
+		__atomic_store_n(&request_at(requests, index)->state, state, __ATOMIC_RELEASE);
+	}
 	if (state != slot->state) {
 		*slot = (struct slot){.state = state, .since_ns = now_ns, .plan = state == LORG_REQUEST_ANSWERED ? slot->plan : NULL};
 	}
@@ -928,11 +933,17 @@ uint32_t requests_switch_image(struct requests *requests, struct image *image)
 	return again;
 }
 
+int requests_are_switching(const struct requests *requests)
+{
+	return requests && requests->tries > 1;
+}
+
 int requests_is_asking(const struct requests *requests, const struct image *image)
 {
 	for (uint32_t i = 0; requests && i < LORG_REQUESTS; i++) {
 		const struct lorg_request *request = request_at(requests, i);
-		if (__atomic_load_n(&request->state, __ATOMIC_ACQUIRE) != LORG_REQUEST_FREE &&
+		uint32_t state = __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+		if (state != LORG_REQUEST_FREE && state != LORG_REQUEST_ABANDONED &&
 		    __atomic_load_n(&request->image, __ATOMIC_RELAXED) == image->index)
 			return 1;
 	}

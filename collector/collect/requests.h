@@ -114,6 +114,8 @@ uint32_t requests_switch_again(struct requests *requests, struct live_control *c
 void requests_hold_at_once(struct family_context *context);
 /* Stubs have been placed in this image while it ran: what is asked for of its functions is switched on. Returns as above. */
 uint32_t requests_switch_image(struct requests *requests, struct image *image);
+/* True while bytes are to be switched that could not be just now: threads that could not be held, or stood in them. */
+int requests_are_switching(const struct requests *requests);
 /* True while the image is in the middle of asking, or of placing what it has asked for. */
 int requests_is_asking(const struct requests *requests, const struct image *image);
 /* True where an image's code may be changed by us. */

@@ -24,6 +24,7 @@ enum {
 	STANDING_MAXIMUM = 256,	 /* requests of one session */
 };
 static const uint64_t PROGRAMS_LIMIT_NS = 3000000000; /* so long an answer waits for programs */
+static const uint64_t SWITCHES_LIMIT_NS = 500000000; /* and so long where threads could not be held in time */
 static const uint64_t RESUMED_NS = 3000000000;
 static const uint64_t PLANS_LIMIT_NS = 60000000000;
 static const uint64_t PIECE_NS = 3000000; /* of one pass, for looking functions through */
@@ -903,18 +904,27 @@ static void add_program_refusals(struct function_traces *functions, struct waiti
 	waiting->refused = text;
 }
 
-/* Programs that run are to get what is asked first. */
-static int programs_are_behind(const struct function_traces *functions, uint64_t epoch)
+/* One that has started since the request was carried out asks for all of it by itself. */
+static int is_behind_request(const struct function_traces *functions, const struct image *image, const struct waiting *waiting)
+{
+	if (!requests_may_switch(image) || image->functions_epoch >= waiting->epoch)
+		return 0;
+	return image->start_tick <= waiting->tick || !placing_asks_by_itself(functions, image);
+}
+
+/* Programs that run are to get what is asked first: their stubs, and the bytes that lead to them. */
+static int programs_are_behind(const struct function_traces *functions, const struct waiting *waiting, uint64_t now_ns)
 {
 	const struct family_context *context = functions->context;
+	int switching = 0;
 	for (uint32_t i = 0; i < context->family_count; i++) {
 		const struct family *family = context->families[i];
+		switching |= requests_are_switching(family->requests);
 		for (uint32_t k = 0; k < family->image_room; k++)
-			if (requests_may_switch(family->images[k]) && family->images[k]->functions_epoch < epoch &&
-			    !placing_asks_by_itself(functions, family->images[k]))
+			if (is_behind_request(functions, family->images[k], waiting))
 				return 1;
 	}
-	return 0;
+	return switching && now_ns - waiting->since_ns < SWITCHES_LIMIT_NS;
 }
 
 /* Plans of all that it names: 1: all there. */
@@ -1014,9 +1024,10 @@ static int go_on(struct function_traces *functions, struct waiting *waiting, uin
 		waiting->state = WAITING_PROGRAMS;
 		waiting->since_ns = now_ns;
 		waiting->epoch = functions->epoch;
+		waiting->tick = clock_tick(&functions->context->clock);
 		placing_pass(functions, now_ns);
 	}
-	if (programs_are_behind(functions, waiting->epoch) && now_ns - waiting->since_ns < PROGRAMS_LIMIT_NS)
+	if (programs_are_behind(functions, waiting, now_ns) && now_ns - waiting->since_ns < PROGRAMS_LIMIT_NS)
 		return 0;
 	add_program_refusals(functions, waiting);
 	answer(waiting, NULL);

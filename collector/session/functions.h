@@ -136,6 +136,7 @@ struct waiting {
 	function_done *done;
 	void *context;
 	uint64_t since_ns, epoch;
+	uint64_t tick; /* what starts later finds it at its start */
 	int64_t number;
 	char *refused;
 };

@@ -52,6 +52,7 @@ enum lorg_request_state {
 	LORG_REQUEST_FILLING = 1, /* the image's, taken with a CAS from FREE */
 	LORG_REQUEST_POSTED = 2,  /* the collector's */
 	LORG_REQUEST_ANSWERED = 3, /* the image's again; it sets FREE */
+	LORG_REQUEST_ABANDONED = 4, /* by the image, out of POSTED: it waits no longer; the collector sets FREE */
 };
 
 enum lorg_request_kind {

@@ -116,6 +116,15 @@ static int is_answered(const struct lorg_request *request)
 	return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE) == LORG_REQUEST_ANSWERED;
 }
 
+/* 1: it was not answered, nor will it be: its slot is the collector's. 0: the answer has come after all. */
+static int abandon(struct lorg_request *request)
+{
+	uint32_t posted = LORG_REQUEST_POSTED;
+	/* Acquire: as is_answered. */
+	return __atomic_compare_exchange_n(&request->state, &posted, LORG_REQUEST_ABANDONED, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) ||
+	       posted != LORG_REQUEST_ANSWERED;
+}
+
 /* ---- mapping --------------------------------------------------------------- */
 
 /* The file may not be as long as the request says: that is memory which a program can scribble on. */
@@ -183,8 +192,7 @@ static int all_answered(const struct patch_question *questions, uint32_t count)
 static void finish(struct patch_question *question, const char *failed)
 {
 	struct lorg_request *request = request_at(question->slot);
-	if (!is_answered(request)) {
-		/* Its slot stays with the collector, which frees it when nobody has come for the answer. */
+	if (!is_answered(request) && abandon(request)) {
 		question->failed = failed;
 		return;
 	}
@@ -219,7 +227,7 @@ const char *patches_ask(const struct patch_module *module)
 	post(request, LORG_REQUEST_APPLY, module, "");
 	while (!is_answered(request) && wait_on(&wait))
 		;
-	if (!is_answered(request))
+	if (!is_answered(request) && abandon(request))
 		return wait.failed;
 	int error = request->error;
 	give_back(request);

@@ -57,6 +57,11 @@ def code(pid):
     return found
 
 
+def changed(now, was):
+    """Of what is still there: modules that the program opens and closes are somewhere else each time."""
+    return [key for key, value in now.items() if was.get(key, value) != value]
+
+
 def leads_to_lorg(pid):
     """Words in the data of files (slots are there) that are addresses in liblorg.so's code or its trampolines."""
     areas = mappings(pid)
@@ -475,8 +480,7 @@ def rounds(name, kind):
             check("%s: lives" % name, False, pid)
             continue
         was_code, was_outward, was_threads = before[pid]
-        now = settle(lambda pid=pid, was=was_code: {key: value for key, value in code(pid).items() if key in was}, was_code)
-        equal("%s: code" % name, [key for key in was_code if now.get(key) != was_code[key]], [])
+        equal("%s: code" % name, settle(lambda pid=pid, was=was_code: changed(code(pid), was), []), [])
         equal("%s: descriptors and signals" % name, settle(lambda pid=pid: outward(pid, kind.steady), was_outward, 3), was_outward)
         if kind.steady:
             equal("%s: threads" % name, status(pid)["Threads"], was_threads)

@@ -3,6 +3,7 @@
 """function/4 of sessions on programs that run: what is counted is exact, for each session from its own zero; functions that come and
 go; and nothing is left in the program."""
 
+import concurrent.futures
 import hashlib
 import os
 import re
@@ -259,6 +260,29 @@ def nothing_is_left(lib):
     program.process.wait()
 
 
+def start_in_between(lib):
+    """A program that starts just as the last session that asks goes, and so waits for its plan in vain: the next one has it at once."""
+    first, counts = Program(), []
+    for step in range(12):
+        before = Session(lib, name="before")
+        before.call("function", "{counted,work,1}", "true", "[call_count]")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            starting = [pool.submit(Program) for _ in range(6)]
+            time.sleep(0.004 * step)
+            before.free()
+            programs = [one.result() for one in starting]
+        after = Session(lib, name="after")
+        after.call("function", "{counted,work,1}", "true", "[call_count]")
+        for program in programs:
+            program.do("all 5")
+        counts.append(number(after, "call_count") // THREADS)
+        after.free()
+        for program in programs:
+            program.end()
+    first.end()
+    equal("start in between: all is counted", counts, [30] * len(counts))
+
+
 def held_by_another(lib, session, program, before):
     other = subprocess.Popen(["strace", "-f", "-qq", "-e", "trace=none", "-p", str(program.pid)], stderr=subprocess.DEVNULL)
 
@@ -325,7 +349,7 @@ def main():
                    input="__attribute__((noinline)) long late(long x) { return 5 * x + 2; }\n")
     daemon = start_daemon(runtime)
     lib = library()
-    for part in (refusals, count, times, nothing_is_left, latency):
+    for part in (refusals, count, times, nothing_is_left, start_in_between, latency):
         part(lib)
     loading(lib, module)
     standing(lib, module)

@@ -87,7 +87,26 @@ static slot *free_slot()
 	abort();
 }
 
-extern "C" void *child(void *) { return NULL; }
+static pid_t child_tid;
+
+extern "C" void *child(void *)
+{
+	__atomic_store_n(&child_tid, (pid_t)inline_syscall(SYS_gettid, 0, 0), __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Until the thread that spawn(child) has made is no more. */
+static long child_is_over()
+{
+	char task[32];
+	pid_t tid;
+	while (!(tid = __atomic_load_n(&child_tid, __ATOMIC_ACQUIRE)))
+		moment();
+	snprintf(task, sizeof task, "/proc/self/task/%d", tid);
+	while (inline_syscall(SYS_access, (long)task, 0) == 0)
+		moment();
+	return 0;
+}
 
 static long spawn(void *(*routine)(void *), slot *its)
 {
@@ -203,8 +222,10 @@ static long system_operation(long a, long b, const char *name, const char *text)
 	memcpy(buffer, text, strlen(text));
 	if (!strcmp(name, "spawn"))
 		return spawn(serve, free_slot());
-	if (!strcmp(name, "spawn_child"))
-		return spawn(child, NULL);
+	if (!strcmp(name, "spawn_child")) {
+		__atomic_store_n(&child_tid, 0, __ATOMIC_RELEASE);
+		return spawn(child, NULL) ? -1 : child_is_over();
+	}
 	if (!strcmp(name, "spawn_link"))
 		return fork_one(1);
 	if (!strcmp(name, "fork"))
