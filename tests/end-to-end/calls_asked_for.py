@@ -120,7 +120,7 @@ check("no name: is named", done.status == 127 and done.stderr.startswith("lorg: 
 
 for options, words in ((["--call", "calls:leaf/x"], ["at byte 12"]), (["--call", "calls"], ["no function is named"]), (["--depth", "3"], ["--call"]),
                        (["--call", "calls:*", "--longer-than", "soon"], ["--longer-than"]), (["--call", "calls:*", "--limit", "0"], ["--limit"]),
-                       (["--call", "calls:*", "--longer-than", "5"], ["--longer-than", "5ms"]), (["--call", "calls:*", "--rate", "5"], ["--rate", "100/s"]),
+                       (["--call", "calls:*", "--longer-than", "5"], ["--longer-than", "5ms"]), (["--call", "calls:*", "--rate", "5/week"], ["--rate"]),
                        (["-o", ""], ["-o ''", "directory"])):
     done = Run([program], options=options, directory=scratch("trace"))
     lines = done.stderr.splitlines()
